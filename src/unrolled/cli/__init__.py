@@ -1,0 +1,35 @@
+"""The command `unrolled`.
+
+    app       the commands and what their help says
+    options   one option for each field of the recipe
+    jobs      train, evaluate, predict, generate: what the commands do
+    inputs    what `predict` reads: arguments, a file, standard input
+    show      progress, tables, notes
+    doctor    versions, devices, engines
+
+Exit codes: 0 done, 1 the run failed, 2 wrong usage, 130 stopped by Ctrl-C. Results go to standard output, everything
+else to standard error. Nothing here imports torch or a reader of data before a command needs it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    from unrolled.errors import MissingExtra, require
+
+    try:
+        for module in ("typer", "rich", "pydantic", "tomli_w"):
+            require(module, "cli")
+    except MissingExtra as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+    from unrolled.cli.app import app
+
+    app(args=None if arguments is None else list(arguments), prog_name="unrolled")

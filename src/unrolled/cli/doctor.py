@@ -1,0 +1,108 @@
+"""`unrolled doctor`: versions, devices, engines and why each was chosen, embedded data, and what is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import sys
+
+from rich.table import Table
+
+from unrolled.cli.show import console, table
+
+# (module, name on the package index, the extra that brings it)
+PACKAGES = (
+    ("numpy", "numpy", ""),
+    ("safetensors", "safetensors", ""),
+    ("torch", "torch", "torch"),
+    ("jaxtyping", "jaxtyping", "torch"),
+    ("typer", "typer", "cli"),
+    ("rich", "rich", "cli"),
+    ("pydantic", "pydantic", "cli"),
+    ("tomli_w", "tomli-w", "cli"),
+    ("pyarrow", "pyarrow", "train"),
+    ("conllu", "conllu", "train"),
+    ("tokenizers", "tokenizers", "train"),
+    ("torchmetrics", "torchmetrics", "train"),
+    ("seqeval", "seqeval", "train"),
+)
+CELLS = {"RNN": "rnn_scan", "LSTM": "lstm_scan", "GRU": "gru_scan"}
+
+
+def report() -> None:
+    """Print the whole report. Nothing here fails because something is missing: it says so instead."""
+    out = console()
+    out.print(_versions())
+    missing = _missing()
+    if "torch" not in {module for module, _ in missing}:
+        out.print(_devices())
+        out.print(_engines())
+    out.print(_examples())
+    for extra in dict.fromkeys(extra for _, extra in missing):
+        names = ", ".join(module for module, brings in missing if brings == extra)
+        out.print(f"missing: {names}. Install with: pip install 'unrolled[{extra}]'", markup=False)
+    if not missing:
+        out.print("Nothing is missing.")
+
+
+def _missing() -> list[tuple[str, str]]:
+    return [(module, extra) for module, _, extra in PACKAGES if importlib.util.find_spec(module) is None]
+
+
+def _versions() -> Table:
+    from unrolled import __version__
+
+    rows = table("versions", "package", "version", "extra")
+    rows.add_row("unrolled", __version__, "")
+    rows.add_row("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}", "")
+    for module, package, extra in PACKAGES:
+        found = importlib.util.find_spec(module) is not None
+        rows.add_row(package, importlib.metadata.version(package) if found else "not installed", extra)
+    rows.add_row("text encoding", f"{sys.stdout.encoding}", "")
+    return rows
+
+
+def _devices() -> Table:
+    import torch
+
+    rows = table("devices", "device", "what")
+    rows.add_row("cpu", f"{os.cpu_count()} cores, {torch.get_num_threads()} threads in use by torch")
+    for index in range(torch.cuda.device_count()):
+        rows.add_row(f"cuda:{index}", torch.cuda.get_device_name(index))
+    if not torch.cuda.is_available():
+        built = "torch is built without it" if torch.version.cuda is None else "no device found"
+        rows.add_row("cuda", f"not available: {built}")
+    rows.add_row("mps", "available" if torch.backends.mps.is_available() else "not available")
+    return rows
+
+
+def _engines() -> Table:
+    """What would run each cell now, as the one chooser answers it."""
+    import torch
+
+    from unrolled.kernels import choose
+
+    x = torch.zeros(5, 3, 4)
+    rows = table("engines (float32, cpu)", "cell", "runs on", "because")
+    for cell, scan in CELLS.items():
+        choice = choose(scan, x)
+        rows.add_row(cell, choice.name, choice.reason)
+    choice = choose("gru_scan", x, reset_after=False)
+    rows.add_row("GRU, reset_after=False", choice.name, choice.reason)
+    return rows
+
+
+def _examples() -> Table:
+    from unrolled.data import examples
+
+    rows = table("embedded data", "name", "task", "items")
+    for name in examples.NAMES:
+        try:
+            parts = examples.load(name)
+            size = " / ".join(str(len(part)) for part in parts[:3])
+            rows.add_row(name, parts.task, f"{size} (train / valid / test)")
+        except OSError as error:
+            rows.add_row(name, examples.describe(name).task, f"missing: {error.filename or error}")
+    return rows

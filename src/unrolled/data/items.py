@@ -1,0 +1,145 @@
+"""What every reader returns: items, and a data set that holds them with its notes.
+
+An item has exactly one kind of input: a text, a tuple of tokens, or an array of features (time, channel). It may have
+one label, or one tag a token (or a time step). `where` says which line of which file it came from, for messages.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from unrolled.errors import DataError, expected
+
+Kind = Literal["text", "tokens", "features"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Item:
+    """One sequence."""
+
+    where: str
+    text: str | None = None
+    tokens: tuple[str, ...] | None = None
+    features: np.ndarray | None = None  # (T, D) float32
+    label: str | None = None
+    tags: tuple[str, ...] | None = None
+    group: str | None = None
+
+    @property
+    def kind(self) -> Kind:
+        if self.features is not None:
+            return "features"
+        return "tokens" if self.tokens is not None else "text"
+
+    @property
+    def length(self) -> int:
+        """Number of characters, tokens or time steps."""
+        content = self.features if self.features is not None else self.tokens
+        return len(content if content is not None else self.text or "")
+
+    def content(self) -> bytes:
+        """Equal for items that only differ in label, place, Unicode form, or the amount of white space."""
+        if self.features is not None:
+            return f"{self.features.shape}".encode() + self.features.tobytes()
+        if self.tokens is not None:
+            return "\x1f".join(self.tokens).encode()
+        return " ".join(unicodedata.normalize("NFC", self.text or "").split()).encode()
+
+    def answers(self) -> tuple[str, ...]:
+        """The label, or the tags, or nothing."""
+        if self.label is not None:
+            return (self.label,)
+        return self.tags or ()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column of a table holds what.
+
+    `features` names the channels of a CSV or TSV file in the long format (one row a time step), or the one column
+    of nested lists of a JSON-lines or Parquet file. `id` says which rows form one sequence, `time` orders them.
+    """
+
+    text: str = "text"
+    label: str = "label"
+    tokens: str = "tokens"
+    tags: str = "tags"
+    features: tuple[str, ...] = ()
+    id: str | None = None
+    time: str | None = None
+    group: str | None = None
+
+
+@dataclass
+class Dataset:
+    """Items in the order of their file, and one-line notes on what the reader saw."""
+
+    items: list[Item]
+    name: str = "data"
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    def __getitem__(self, index: int) -> Item:
+        return self.items[index]
+
+    @property
+    def kind(self) -> Kind:
+        if not self.items:
+            raise DataError(expected(self.name, "at least one item", "none"))
+        return self.items[0].kind
+
+    def subset(self, indices: Iterable[int], name: str | None = None) -> Dataset:
+        return Dataset([self.items[i] for i in indices], name or self.name, [])
+
+
+def listed(places: Sequence[object], limit: int = 12) -> str:
+    """`3, 17, 90`, and how many more where the list is long."""
+    text = ", ".join(str(place) for place in places[:limit])
+    return text if len(places) <= limit else f"{text} and {len(places) - limit} more"
+
+
+def duplicates(dataset: Dataset) -> int:
+    """How many items repeat the content of an earlier one."""
+    return len(dataset) - len({item.content() for item in dataset})
+
+
+def label_notes(items: Sequence[Item]) -> list[str]:
+    """A note for each thing about the labels that will limit what can be learnt."""
+    counts = Counter(item.label for item in items if item.label is not None)
+    notes = []
+    alone = {label for label, count in counts.items() if count == 1}
+    if alone and len(items) > 1:
+        places = [f"{item.label!r} ({item.where})" for item in items if item.label in alone]
+        notes.append(f"labels with a single item, which cannot be both learnt and tested: {listed(places)}")
+    if len(counts) == 1 and len(items) > 1:
+        notes.append(f"only one label, {next(iter(counts))!r}: there is nothing to tell apart")
+    return notes
+
+
+def check_labels(train: Dataset, other: Dataset) -> None:
+    """Raise where `other` has a label or a tag that `train` does not have, and so no model can give."""
+    known = {answer for item in train for answer in item.answers()}
+    unseen = [(item, answer) for item in other for answer in item.answers() if answer not in known]
+    if not unseen:
+        return
+    item, answer = unseen[0]
+    names = sorted({name for _, name in unseen})
+    raise DataError(
+        expected(
+            f"{item.where}: {'label' if item.label is not None else 'tag'}",
+            f"one of the {len(known)} seen in {train.name} ({listed(sorted(known))})",
+            f"{answer!r}; labels of {other.name} not seen in training: {listed([repr(n) for n in names])}",
+            "Correct the label, remove the rows, or add examples of it to the training data.",
+        )
+    )

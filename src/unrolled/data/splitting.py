@@ -1,0 +1,139 @@
+"""Train, valid and test parts by hash: the same for any order of the rows, on any machine, in any process.
+
+Items of the same content always share a part; where items have a group (a speaker, a conversation, a patient), so do
+all items of the group. A label is never found outside the training part only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from unrolled.data.items import Dataset, Item, duplicates, listed
+from unrolled.errors import DataError, expected
+
+PARTS = ("train", "valid", "test")
+
+
+def split(
+    dataset: Dataset,
+    fractions: Sequence[float] = (0.8, 0.1, 0.1),
+    *,
+    group: bool = True,
+    salt: str = "unrolled",
+) -> tuple[Dataset, Dataset, Dataset]:
+    """Three parts of about the given fractions of the items. A single long text is cut by position instead."""
+    _check_fractions(fractions)
+    if not dataset.items:
+        raise DataError(expected(dataset.name, "at least one item", "none"))
+    if len(dataset) == 1 and dataset.kind == "text" and dataset[0].label is None:
+        return split_by_position(dataset, fractions)
+    grouped = group and any(item.group is not None for item in dataset)
+    keys: dict[bytes, list[int]] = defaultdict(list)
+    for i, item in enumerate(dataset):
+        named = grouped and item.group is not None
+        keys[b"group\0" + str(item.group).encode() if named else b"item\0" + item.content()].append(i)
+    parts = _assign(keys, fractions, salt, "groups" if grouped else "different items", dataset.name)
+    moved = _move_lone_labels(parts, keys, dataset.items, salt)
+    results = [
+        dataset.subset(sorted(i for key in part for i in keys[key]), f"{dataset.name}[{name}]")
+        for name, part in zip(PARTS, parts, strict=True)
+    ]
+    _note(dataset, results, grouped, moved)
+    return results[0], results[1], results[2]
+
+
+def split_by_position(dataset: Dataset, fractions: Sequence[float]) -> tuple[Dataset, Dataset, Dataset]:
+    """Cut every text at line ends (or at characters where it has no lines): beginning, middle, end."""
+    _check_fractions(fractions)
+    results = [Dataset([], f"{dataset.name}[{name}]") for name in PARTS]
+    bounds = np.cumsum(np.asarray(fractions, dtype=float) / sum(fractions))
+    for item in dataset:
+        text, start = item.text or "", 0
+        for result, bound in zip(results, bounds, strict=True):
+            end = len(text) if bound > 1 - 1e-9 else _line_end(text, start, round(bound * len(text)))
+            if end > start:
+                result.items.append(replace(item, where=f"{item.where}[{start}:{end}]", text=text[start:end]))
+            start = end
+    results[0].notes.append("split by position: the beginning trains, the end tests")
+    return results[0], results[1], results[2]
+
+
+def _line_end(text: str, start: int, wanted: int) -> int:
+    before = text.rfind("\n", start, wanted) + 1
+    return before if before > start else wanted
+
+
+def _check_fractions(fractions: Sequence[float]) -> None:
+    valid = len(fractions) == 3 and all(f >= 0 for f in fractions) and fractions[0] > 0
+    if not valid or abs(sum(fractions) - 1) > 1e-6:
+        wanted = "three numbers that sum to 1, the first above 0"
+        raise DataError(expected("fractions", wanted, tuple(fractions), "For example (0.8, 0.1, 0.1)."))
+
+
+def _rank(key: bytes, salt: str) -> bytes:
+    return hashlib.sha256(salt.encode() + b"\0" + key).digest()
+
+
+def _assign(
+    keys: dict[bytes, list[int]], fractions: Sequence[float], salt: str, what: str, name: str
+) -> list[list[bytes]]:
+    """Keys in the order of their hash, cut where the items reach the fractions; no wanted part is left empty."""
+    order = sorted(keys, key=lambda key: _rank(key, salt))
+    wanted = [fraction > 0 for fraction in fractions]
+    if len(order) < sum(wanted):
+        way_out = "Bring a file for each part, or ask for fewer parts."
+        raise DataError(expected(name, f"at least {sum(wanted)} {what} to split", len(order), way_out))
+    total = sum(len(rows) for rows in keys.values())
+    parts: list[list[bytes]] = []
+    taken, start, share = 0, 0, 0.0
+    for i, fraction in enumerate(fractions):
+        share += fraction
+        later = sum(wanted[i + 1 :])
+        end = start
+        while wanted[i] and end < len(order) - later:
+            size = len(keys[order[end]])
+            if end > start and later and taken + size / 2 > share * total:
+                break
+            taken += size
+            end += 1
+        parts.append(order[start:end])
+        start = end
+    return parts
+
+
+def _move_lone_labels(
+    parts: list[list[bytes]], keys: dict[bytes, list[int]], items: Sequence[Item], salt: str
+) -> list[str]:
+    """Give the training part one key of each label it lacks. Returns the labels."""
+    answers = {key: {a for i in rows for a in items[i].answers()} for key, rows in keys.items()}
+    known = {answer for key in parts[0] for answer in answers[key]}
+    moved: list[str] = []
+    for part in parts[1:]:
+        for key in sorted(part, key=lambda key: _rank(key, salt)):
+            new = answers[key] - known
+            if new:
+                part.remove(key)
+                parts[0].append(key)
+                known |= answers[key]
+                moved += sorted(new)
+    return moved
+
+
+def _note(dataset: Dataset, results: Sequence[Dataset], grouped: bool, moved: Sequence[str]) -> None:
+    notes = results[0].notes
+    sizes = " / ".join(str(len(result)) for result in results)
+    notes.append(f"split by hash of the {'group' if grouped else 'content'}: {sizes} items")
+    if moved:
+        notes.append(f"labels found in few items, which were all put into the training part: {listed(moved)}")
+    count = duplicates(dataset)
+    if count and not grouped:
+        notes.append(f"{count} of {len(dataset)} items repeat an earlier one; copies share a part")
+    elif count:
+        seen = {item.content() for item in results[0]}
+        crossing = sum(item.content() in seen for result in results[1:] for item in result)
+        notes.append(f"{count} items repeat an earlier one; {crossing} valid and test items also stand in train")

@@ -1,0 +1,65 @@
+"""Errors that say which argument, what was wanted, what was found, and the way out.
+
+Every error this library raises on purpose is an `UnrolledError`; each class is also the built-in that a caller
+would expect, so `except ValueError` keeps working.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+class UnrolledError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ShapeError(UnrolledError, RuntimeError, ValueError):
+    """A tensor has the wrong axes or sizes. torch.nn raises both built-in kinds for this, so it is both."""
+
+
+class DtypeError(UnrolledError, TypeError, RuntimeError, ValueError):
+    """A tensor is of the wrong type of number. torch.nn raises ValueError or RuntimeError for this, by layer."""
+
+
+class DataError(UnrolledError, ValueError):
+    """A data file, a row, a label or a text cannot be used."""
+
+
+class RecipeError(UnrolledError, ValueError):
+    """A recipe, or a flag of the command line, is not valid."""
+
+
+class RunError(UnrolledError, RuntimeError):
+    """A run cannot start, go on or be read."""
+
+
+class BundleError(UnrolledError, ValueError):
+    """A model file is damaged, is not ours, or is of a newer format."""
+
+
+class MissingExtra(UnrolledError, ImportError):
+    """An optional dependency is not installed."""
+
+
+def expected(argument: str, wanted: object, found: object, way_out: str = "") -> str:
+    """One sentence in the house's form.
+
+    >>> expected("hx", "(2, 3, 16) (layers, batch, hidden)", "(3, 16)", "Add the layer axis with hx[None].")
+    'hx: expected (2, 3, 16) (layers, batch, hidden), found (3, 16). Add the layer axis with hx[None].'
+    """
+    return f"{argument}: expected {wanted}, found {found}.{' ' + way_out if way_out else ''}"
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import `module`, or say which extra brings it.
+
+    Raises:
+        MissingExtra: the module is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
+            raise
+        raise MissingExtra(f"{module} is not installed. Install it with: pip install 'unrolled[{extra}]'") from error

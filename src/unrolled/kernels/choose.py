@@ -1,0 +1,99 @@
+"""Which engine runs a scan, decided in one place, with the reason.
+
+An engine is a module with the three scans and `refusal`, a reason or None. "auto" takes the first engine, in the
+order of ENGINES, that does not refuse; a named backend runs or raises, it never falls back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from unrolled.kernels import reference, torch_kernels
+
+
+class Choice(NamedTuple):
+    run: Callable[..., tuple[Tensor, ...]]
+    name: str
+    reason: str
+
+
+def _native_refusal(_name: str, _x: Tensor, **_options: object) -> str | None:
+    return "this version of unrolled is built without the native engine"
+
+
+def _torch_refusal(name: str, x: Tensor, *, reset_after: bool = True) -> str | None:
+    if name == "gru_scan" and not reset_after:
+        return "torch has no GRU with the reset before the product"
+    if not x.is_floating_point():
+        return f"torch's kernels take real floating-point numbers, x is {x.dtype}"
+    if x.numel() == 0:
+        return f"torch's kernels refuse an empty axis, x is {tuple(x.shape)}"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "inside a torch.func transform, for which torch's kernels have no rule"
+    if forward_ad._current_level >= 0:
+        return "forward-mode differentiation, for which torch's kernels have no rule"
+    if torch.compiler.is_compiling():
+        return "the graph is being compiled or exported, and torch's kernels break it"
+    return None
+
+
+def _reference_refusal(_name: str, x: Tensor, **_options: object) -> str | None:
+    if not (x.is_floating_point() or x.is_complex()):
+        return f"the equations take floating-point numbers, x is {x.dtype}"
+    return None
+
+
+class Engine(NamedTuple):
+    module: ModuleType | None
+    refusal: Callable[..., str | None]
+    merit: str
+
+
+ENGINES = {
+    "native": Engine(None, _native_refusal, "fused over the whole sequence"),
+    "torch": Engine(torch_kernels, _torch_refusal, "torch's own kernel computes this cell"),
+    "reference": Engine(reference, _reference_refusal, "the equation, once a step"),
+}
+
+
+def choose(name: str, x: Tensor, *, reset_after: bool = True, backend: str = "auto") -> Choice:
+    """The engine for the scan `name` ("rnn_scan", "lstm_scan", "gru_scan") on an input x (T, B, I), and why.
+
+    >>> import torch
+    >>> choose("gru_scan", torch.zeros(5, 3, 4), reset_after=False).name
+    'reference'
+
+    Raises:
+        ValueError: the backend has no such name.
+        RuntimeError: a named backend cannot run this; the message says why.
+    """
+    options = {"reset_after": reset_after}
+    if backend != "auto":
+        if backend not in ENGINES:
+            raise ValueError(f"backend: expected one of 'auto', {', '.join(map(repr, ENGINES))}, found {backend!r}.")
+        refusal = ENGINES[backend].refusal(name, x, **options)
+        if refusal is not None:
+            raise RuntimeError(
+                f"backend={backend!r} for {name}: {refusal}. Use backend='auto' to take what can run it."
+            )
+        return Choice(getattr(ENGINES[backend].module, name), backend, f"backend={backend!r} was asked for")
+
+    refusals: list[str] = []
+    for engine, (module, refuses, merit) in ENGINES.items():
+        refusal = refuses(name, x, **options)
+        if refusal is None:
+            return Choice(getattr(module, name), engine, "; ".join([merit, *refusals]))
+        refusals.append(f"not {engine}: {refusal}")
+    raise RuntimeError(f"no engine can run {name}: {'; '.join(refusals)}.")
+
+
+def engine_status() -> dict[str, str]:
+    """What each engine would answer for an ordinary float32 GRU on the CPU: for `unrolled doctor`."""
+    x = torch.zeros(2, 2, 2)
+    return {name: engine.refusal("gru_scan", x) or f"ready: {engine.merit}" for name, engine in ENGINES.items()}

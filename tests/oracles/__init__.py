@@ -1,0 +1,1 @@
+"""Independent programs that the tests compare with, and the functions that compare."""

@@ -91,7 +91,7 @@ def test_steps_are_torchs_cells() -> None:
 
 
 def test_the_two_reset_orders_differ_on_a_mixing_matrix() -> None:
-    """... and agree where U_n is diagonal and b_hn is zero, which is why H = 1 proves nothing (D6)."""
+    """... and agree where U_n is diagonal and b_hn is zero, which is why H = 1 proves nothing."""
     x, h, W, U, b = draw(B, I), draw(B, H), draw(3, I, H), draw(3, H, H), draw(3, H)
 
     def both(U: Tensor, b_h: Tensor | None) -> float:
@@ -106,7 +106,7 @@ def test_the_two_reset_orders_differ_on_a_mixing_matrix() -> None:
 
 
 def test_z_keeps_and_negating_its_blocks_swaps_the_mix() -> None:
-    """D2: z = 1 keeps the state. The other convention is the same unit with the z blocks negated, exactly."""
+    """Z = 1 keeps the state. The other convention is the same unit with the z blocks negated, exactly."""
     x, h, W, U, b = draw(B, I), draw(B, H), draw(3, I, H), draw(3, H, H), draw(3, H)
     keep, forget = b.clone(), b.clone()
     keep[1], forget[1] = 1e3, -1e3
@@ -122,7 +122,7 @@ def test_z_keeps_and_negating_its_blocks_swaps_the_mix() -> None:
 
 
 def test_one_bias_is_the_sum_of_two_except_in_the_candidate_of_a_gru() -> None:
-    """D5: b + b_h may be folded for RNN, LSTM and the GRU that resets before; not for b_hn behind r."""
+    """B + b_h may be folded for RNN, LSTM and the GRU that resets before; not for b_hn behind r."""
     x, h, c = draw(B, I), draw(B, H), draw(B, H, seed=1)
     b, b_h = draw(4, H), draw(4, H, seed=1)
     W, U = draw(4, I, H), draw(4, H, H)
@@ -147,7 +147,7 @@ def test_the_lstm_of_1997_is_f_equal_to_one() -> None:
 
 
 def test_the_memory_path_has_the_derivative_f() -> None:
-    """∂c_t/∂c_{t-1} = f with the gates held fixed; the full derivative of a chain has more terms than the product of f."""
+    """∂c_t/∂c_{t-1} = f with the gates held fixed; that of a chain has more terms."""
     c = draw(1, H).requires_grad_()
     i, f, g, o = (draw(1, H, seed=s).sigmoid() for s in range(4))
     (gradient,) = torch.autograd.grad(equations.lstm_update(c, i, f, g, o).c.sum(), c)
@@ -182,7 +182,7 @@ def test_softmax_and_cross_entropy() -> None:
 
 
 def test_masked_loss_is_a_mean_over_valid_positions() -> None:
-    """A10: [1, 3, pad, pad] and [2, 2, 2, 2] have the mean 2, however they are batched."""
+    """[1, 3, pad, pad] and [2, 2, 2, 2] have the mean 2, however they are batched."""
     p = torch.tensor([[1.0, 3, 9, 9], [2, 2, 2, 2]], dtype=DTYPE).neg().exp()
     o = torch.stack([p.log(), (1 - p).log()], dim=-1)
     y = torch.zeros(2, 4, dtype=torch.int64)
@@ -192,7 +192,7 @@ def test_masked_loss_is_a_mean_over_valid_positions() -> None:
 
 
 def test_masked_loss_never_reads_the_padding() -> None:
-    """A8: NaN scores and labels out of range at invalid positions change neither the loss nor the gradient."""
+    """NaN scores and labels out of range at invalid positions change neither the loss nor the gradient."""
     o, y = draw(2, 4, 3), torch.ones(2, 4, dtype=torch.int64)
     m = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]], dtype=torch.bool)
     want = equations.masked_cross_entropy(o, y, m)

@@ -1,4 +1,4 @@
-"""Numbers from FIELD-REPORTS that an independent float64 program worked out: S2, S3, S6 and the rows D, P and R on them."""
+"""Numbers that an independent float64 program worked out: variants of the GRU, folding of biases, a scalar LSTM."""
 
 from __future__ import annotations
 
@@ -41,15 +41,19 @@ AFTER, BEFORE = [0.21741229, -0.11105884], [0.33848032, -0.21210199]
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 @pytest.mark.parametrize(
     ("reset_after", "keep", "want"),
-    [(True, True, AFTER), (False, True, BEFORE), (True, False, [0.33550139, 0.01421698]), (False, False, [0.43715155, -0.12087055])],
+    [
+        (True, True, AFTER),
+        (False, True, BEFORE),
+        (True, False, [0.33550139, 0.01421698]),
+        (False, False, [0.43715155, -0.12087055]),
+    ],
 )
-def test_s2_both_resets_and_both_meanings_of_z(reset_after: bool, keep: bool, want: list[float], backend: str) -> None:
-    """D1, D2."""
+def test_both_resets_and_both_meanings_of_z(reset_after: bool, keep: bool, want: list[float], backend: str) -> None:
     weights = s2_weights() if keep else negate_z(s2_weights())
     assert_digits(s2(weights, reset_after=reset_after, backend=backend), want, digits=8)
 
 
-def test_s2_is_torchs_for_the_reset_after() -> None:
+def test_is_torchs_for_the_reset_after() -> None:
     layer = nn.GRU(1, 2, dtype=DTYPE)
     layer.load_state_dict(s2_weights())
     assert_digits(layer(torch.tensor(S2_X, dtype=DTYPE), torch.tensor([S2_H0], dtype=DTYPE))[1][0], AFTER, digits=8)
@@ -62,8 +66,8 @@ def fold(weights: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
     return weights | {"bias_ih_l0": weights["bias_ih_l0"] + moved, "bias_hh_l0": weights["bias_hh_l0"] - moved}
 
 
-def test_s3_folding_the_biases() -> None:
-    """D5: folding b_hn too is a wrong number; folding r and z only, or everything before the product, is exact."""
+def test_folding_the_biases() -> None:
+    """Folding b_hn too is a wrong number; folding r and z only, or everything before the product, is exact."""
     weights = s2_weights()
     assert_digits(s2(fold(weights, 6)), [0.34054713, -0.19967396], digits=8)
     assert_near(s2(fold(weights, 4)), s2(weights))
@@ -72,14 +76,13 @@ def test_s3_folding_the_biases() -> None:
     assert_digits(s2(single, reset_after=False, single_bias=True), BEFORE, digits=8)
 
 
-def test_s3_swapped_gates_are_another_number() -> None:
-    """D6."""
+def test_swapped_gates_are_another_number() -> None:
     swapped = {name: value[[2, 3, 0, 1, 4, 5]] for name, value in s2_weights().items()}
     assert_digits(s2(swapped), [0.22233322, -0.08410969], digits=8)
     assert error(s2(swapped), s2(s2_weights())) > 1e-3
 
 
-def test_d6_one_unit_without_b_hn_cannot_tell_the_orders_apart() -> None:
+def test_one_unit_without_b_hn_cannot_tell_the_orders_apart() -> None:
     """Why the default test shape has H = 3 and biases."""
     layers = [unrolled.GRU(1, 1, dtype=DTYPE, reset_after=order) for order in (True, False)]
     layers[1].load_state_dict(layers[0].state_dict())
@@ -91,7 +94,7 @@ def test_d6_one_unit_without_b_hn_cannot_tell_the_orders_apart() -> None:
         assert (difference < 1e-14) == agree
 
 
-def test_d9_the_gate_is_the_sigmoid() -> None:
+def test_the_gate_is_the_sigmoid() -> None:
     """Not the piecewise linear hard sigmoid, which gives 0.7 or 0.66666667."""
     one, none = torch.ones(1, 1, dtype=DTYPE), torch.zeros(1, 1, dtype=DTYPE)
     gates = equations.lstm_gates(one, none, torch.ones(4, 1, 1, dtype=DTYPE), torch.zeros(4, 1, 1, dtype=DTYPE))
@@ -100,14 +103,14 @@ def test_d9_the_gate_is_the_sigmoid() -> None:
 
 
 @pytest.mark.parametrize("cell", ["RNN", "LSTM", "GRU"])
-def test_d10_more_layers_than_the_target_has_is_an_error(cell: str) -> None:
+def test_more_layers_than_the_target_has_is_an_error(cell: str) -> None:
     deep, flat = getattr(unrolled, cell)(4, 3, 2), getattr(unrolled, cell)(4, 3)
     with pytest.raises(RuntimeError, match="weight_ih_l1"):
         flat.load_state_dict(deep.state_dict())
 
 
-def test_d10_a_second_bias_has_no_place_in_a_layer_with_one() -> None:
-    """D4, D12: a bias is never dropped in silence, in either direction."""
+def test_a_second_bias_has_no_place_in_a_layer_with_one() -> None:
+    """A bias is never dropped in silence, in either direction."""
     one, two = unrolled.GRU(4, 3, single_bias=True), unrolled.GRU(4, 3)
     with pytest.raises(RuntimeError, match="bias_hh_l0"):
         one.load_state_dict(two.state_dict())
@@ -116,11 +119,14 @@ def test_d10_a_second_bias_has_no_place_in_a_layer_with_one() -> None:
 
 
 @pytest.mark.parametrize("cell", ["RNN", "LSTM", "GRU"])
-def test_d11_each_tensor_in_its_place(cell: str) -> None:
+def test_each_tensor_in_its_place(cell: str) -> None:
     """Two layers, both ways, each tensor filled with its own number: the flat order is torch's."""
     layer = getattr(unrolled, cell)(4, 3, 2, bidirectional=True)
     names = [
-        f"{kind}_l{k}{way}" for k in (0, 1) for way in ("", "_reverse") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        f"{kind}_l{k}{way}"
+        for k in (0, 1)
+        for way in ("", "_reverse")
+        for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     ]
     with torch.no_grad():
         for number, parameter in enumerate(layer.parameters()):
@@ -132,8 +138,14 @@ def test_d11_each_tensor_in_its_place(cell: str) -> None:
 
 def s6(backend: str = "auto") -> nn.Module:
     layer = unrolled.LSTM(1, 1, single_bias=True, dtype=DTYPE, backend=backend)
-    values = {"weight_ih_l0": [0.5, 0.6, 0.7, 0.8], "weight_hh_l0": [0.1, 0.2, 0.3, 0.4], "bias_ih_l0": [0.01, 0.02, 0.03, 0.04]}
-    layer.load_state_dict({k: torch.tensor(v, dtype=DTYPE).reshape(-1, *([1] * ("weight" in k))) for k, v in values.items()})
+    values = {
+        "weight_ih_l0": [0.5, 0.6, 0.7, 0.8],
+        "weight_hh_l0": [0.1, 0.2, 0.3, 0.4],
+        "bias_ih_l0": [0.01, 0.02, 0.03, 0.04],
+    }
+    layer.load_state_dict(
+        {k: torch.tensor(v, dtype=DTYPE).reshape(-1, *([1] * ("weight" in k))) for k, v in values.items()}
+    )
     return layer
 
 
@@ -145,8 +157,8 @@ S6_H, S6_C = [0.25895774, 0.63842069, 0.8719124, 0.95830509], [0.38929526, 0.973
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference", "torch"])
-def test_s6_full_and_truncated_gradients(backend: str) -> None:
-    """G1-G4: chunks of two give the same states and the same loss, and a gradient that stops at the cut."""
+def test_full_and_truncated_gradients(backend: str) -> None:
+    """Chunks of two give the same states and the same loss, and a gradient that stops at the cut."""
     x, layer = s6_x(), s6(backend)
     h = layer(x)[0][:, 0, 0]
     assert_digits(h, S6_H, digits=8)
@@ -161,13 +173,13 @@ def test_s6_full_and_truncated_gradients(backend: str) -> None:
     assert_digits(truncated[:, 0, 0], [0.38388472, 0.15779537, 0.06854281, 0.02408813], digits=8)
 
 
-def test_r1_the_last_state_by_each_input() -> None:
+def test_the_last_state_by_each_input() -> None:
     x = s6_x()
     (gradient,) = torch.autograd.grad(s6()(x)[0][-1].sum(), x)
     assert_digits(gradient[:, 0, 0], [0.00734692, 0.00576956, 0.00496764, 0.02408813], digits=8)
 
 
-def test_p2_the_memory_at_every_step_and_a_restart_from_any() -> None:
+def test_the_memory_at_every_step_and_a_restart_from_any() -> None:
     layer, x = s6(), s6_x()
     cells, state = [], None
     for step in x.split(1):
@@ -179,7 +191,7 @@ def test_p2_the_memory_at_every_step_and_a_restart_from_any() -> None:
 
 
 @pytest.mark.parametrize("single_bias", [False, True])
-def test_p5_a_projection_trains(single_bias: bool) -> None:
+def test_a_projection_trains(single_bias: bool) -> None:
     layer = unrolled.LSTM(4, 5, 2, proj_size=2, bidirectional=True, single_bias=single_bias)
     out, (h, c) = layer(torch.randn(6, 3, 4), lengths=[6, 0, 2])
     assert out.shape == (6, 3, 4)
@@ -191,7 +203,7 @@ def test_p5_a_projection_trains(single_bias: bool) -> None:
         assert parameter.grad.abs().max() > 0, name
 
 
-def test_q12_the_first_step_that_is_not_finite_can_be_found() -> None:
+def test_the_first_step_that_is_not_finite_can_be_found() -> None:
     """A relu RNN that doubles its state overflows; before that step everything is finite."""
     layer = unrolled.RNN(1, 2, nonlinearity="relu")
     with torch.no_grad():

@@ -1,11 +1,7 @@
-"""Differentiate any way: twice, per sample, forwards, through replaced, tied, frozen and parametrised weights.
-
-FIELD-REPORTS rows J1-J5, K1-K5, S5, S11, S12: never a wrong number.
-"""
+"""Differentiate any way: once, twice, three times, per sample, forwards, recomputed. Never a wrong number."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jvp, vmap
-from torch.nn.utils import parametrize
 
 import unrolled
 from oracles.cases import CELLS, case, ours, pair, randomise, split_state
@@ -21,6 +16,9 @@ from oracles.compare import assert_bitwise, assert_near, error
 
 BACKENDS = ("auto", "reference", "torch")
 EACH = pytest.mark.parametrize("backend", BACKENDS)
+ENGINES = pytest.mark.parametrize("backend", ["reference", "torch"])
+# torch compiles its own forward-mode rules with torch.jit.script at first use, and warns about itself.
+FORWARD = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 LENGTHS = [2, 3, 0]
 RESETS = torch.tensor([[0, 1, 0], [0, 0, 1], [1, 0, 0]], dtype=torch.bool)
 
@@ -46,20 +44,19 @@ def as_function(layer: nn.Module, lstm: bool, lengths: Any, resets: Any) -> tupl
     return run, [*inputs, *parameters]
 
 
-@EACH
+@ENGINES
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("lengths", "resets"), [(None, None), (LENGTHS, RESETS)], ids=["plain", "ragged"])
 def test_gradcheck(cell: str, lengths: Any, resets: Any, backend: str) -> None:
-    """J4, S11: on every path."""
+    """On every path."""
     run, tensors = as_function(small(cell, backend), cell == "lstm", lengths, resets)
     assert torch.autograd.gradcheck(run, tensors, fast_mode=True)
 
 
-@EACH
+@ENGINES
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("lengths", "resets"), [(None, None), (LENGTHS, RESETS)], ids=["plain", "ragged"])
 def test_gradgradcheck(cell: str, lengths: Any, resets: Any, backend: str) -> None:
-    """K1, S12."""
     run, tensors = as_function(small(cell, backend), cell == "lstm", lengths, resets)
     assert torch.autograd.gradgradcheck(run, tensors, fast_mode=True, atol=1e-4)
 
@@ -83,7 +80,7 @@ def test_gradcheck_of_options(reset_after: bool) -> None:
 @EACH
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_gradient_penalty_is_right_in_both_precisions(cell: str, backend: str, dtype: torch.dtype) -> None:
-    """K1: the fused float32 kernels have no second derivative of their own; what comes out is the reference's."""
+    """The fused float32 kernels have no second derivative of their own; what comes out is the reference's."""
     found = []
     for engine in (backend, "reference"):
         layer = randomise(ours(cell, 4, 3, 2, bidirectional=True, dtype=dtype, backend=engine), 1)
@@ -115,7 +112,6 @@ def test_third_derivatives(cell: str) -> None:
 @EACH
 @pytest.mark.parametrize("cell", CELLS)
 def test_gradient_twice_from_one_forward(cell: str, backend: str) -> None:
-    """J5."""
     for dtype in (torch.float32, torch.float64):
         layer = randomise(ours(cell, 4, 3, 2, bidirectional=True, dtype=dtype, backend=backend), 1)
         out = layer(case(cell, dtype=dtype).x.transpose(0, 1))[0]
@@ -128,7 +124,7 @@ def test_gradient_twice_from_one_forward(cell: str, backend: str) -> None:
 @EACH
 @pytest.mark.parametrize("cell", CELLS)
 def test_backward_in_eval_mode(cell: str, backend: str) -> None:
-    """K5: saliency of a trained model."""
+    """Saliency of a trained model."""
     mine, other = pair(cell, num_layers=2, bidirectional=True, dropout=0.5, extras={"backend": backend})
     mine.eval()
     other.eval()
@@ -139,31 +135,9 @@ def test_backward_in_eval_mode(cell: str, backend: str) -> None:
     assert_near(*found)
 
 
-@EACH
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("kept", ["weight_hh_l0", "bias_ih_l1_reverse", "input", "state"])
-def test_any_subset_of_frozen_weights(cell: str, kept: str, backend: str) -> None:
-    """Only one tensor is differentiated, and its gradient is what it is when all are."""
-    found = []
-    for freeze in (True, False):
-        for dtype in (torch.float32,):
-            layer = randomise(ours(cell, 4, 3, 2, bidirectional=True, dtype=dtype, backend=backend), 1)
-            this = case(cell, dtype=dtype)
-            x, h0 = this.x.transpose(0, 1), this.h0
-            x.requires_grad_(kept == "input" or not freeze)
-            h0.requires_grad_(kept == "state" or not freeze)
-            for name, parameter in layer.named_parameters():
-                parameter.requires_grad_(not freeze or name == kept)
-            target = {"input": x, "state": h0}.get(kept)
-            target = dict(layer.named_parameters())[kept] if target is None else target
-            out, last = layer(x, h0 if this.c0 is None else (h0, this.c0))
-            found.append(torch.autograd.grad(out.square().sum() + split_state(last)[0].sum(), target)[0])
-    assert_near(found[0], found[1])
-
-
 @pytest.mark.parametrize("cell", CELLS)
 def test_vmap_of_grad_is_a_loop(cell: str) -> None:
-    """K2, S12: per-sample gradients of all weights."""
+    """Per-sample gradients of all weights."""
     layer, _ = pair(cell, num_layers=2, bidirectional=True, batch_first=True)
     parameters = {n: p.detach() for n, p in layer.named_parameters()}
     x = case(cell).x
@@ -190,6 +164,7 @@ def test_vmap_over_models(cell: str) -> None:
         assert_near(together[number], layer(x)[0])
 
 
+@FORWARD
 @pytest.mark.parametrize("cell", CELLS)
 def test_jvp_is_the_transposed_vjp(cell: str) -> None:
     layer, _ = pair(cell, num_layers=2, bidirectional=True, batch_first=True)
@@ -202,6 +177,7 @@ def test_jvp_is_the_transposed_vjp(cell: str) -> None:
     assert_near((forward * weight).sum(), (backward * direction).sum())
 
 
+@FORWARD
 @pytest.mark.parametrize("cell", CELLS)
 def test_forward_mode_without_torch_func(cell: str) -> None:
     from torch.autograd import forward_ad
@@ -213,6 +189,7 @@ def test_forward_mode_without_torch_func(cell: str) -> None:
     assert_near(tangent, jvp(lambda v: layer(v)[0], (x,), (direction,))[1])
 
 
+@FORWARD
 def test_jacobian_and_hessian_of_torch_func() -> None:
     layer, _ = pair("gru", batch_first=True)
     x = case("gru", batch=1, steps=3).x
@@ -223,152 +200,9 @@ def test_jacobian_and_hessian_of_torch_func() -> None:
     assert error(hessian, torch.zeros(12, 12)) > 1e-3
 
 
-CHANGES: dict[str, Callable[[nn.Module], Any]] = {}
-
-
-def change(function: Callable[[nn.Module], Any]) -> Callable[[nn.Module], Any]:
-    CHANGES[function.__name__] = function
-    return function
-
-
-@change
-def optimizer_step(layer: nn.Module) -> None:
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
-    layer(torch.ones(2, 1, 4, dtype=torch.float64))[0].sum().backward()
-    optimizer.step()
-
-
-@change
-def data_in_place(layer: nn.Module) -> None:
-    layer.weight_hh_l0.data.mul_(2)
-
-
-@change
-def data_assigned(layer: nn.Module) -> None:
-    layer.weight_hh_l0.data = layer.weight_hh_l0.data * 2
-
-
-@change
-def in_place_without_grad(layer: nn.Module) -> None:
-    with torch.no_grad():
-        layer.weight_ih_l0.mul_(0.5)
-
-
-@change
-def load_state_dict(layer: nn.Module) -> None:
-    layer.load_state_dict({k: v * 0.5 for k, v in layer.state_dict().items()})
-
-
-@change
-def load_state_dict_assigned(layer: nn.Module) -> None:
-    layer.load_state_dict({k: v * 0.5 for k, v in layer.state_dict().items()}, assign=True)
-
-
-@change
-def parameter_replaced(layer: nn.Module) -> None:
-    layer.bias_hh_l0 = nn.Parameter(layer.bias_hh_l0.detach() + 0.3)
-
-
-@change
-def precision_there_and_back(layer: nn.Module) -> None:
-    layer.to(torch.float32).to(torch.float64)
-
-
-@change
-def parametrised(layer: nn.Module) -> None:
-    class Double(nn.Module):
-        def forward(self, value: Tensor) -> Tensor:
-            return 2 * value
-
-    parametrize.register_parametrization(layer, "weight_hh_l0", Double())
-
-
-@pytest.mark.parametrize("how", CHANGES)
-@pytest.mark.parametrize("cell", ["tanh", "lstm", "gru"])
-def test_new_weights_are_seen_at_once(cell: str, how: str) -> None:
-    """S5, J1: y2 uses the weights of now, equal to a layer built afresh from them."""
-    layer, _ = pair(cell, num_layers=2, bidirectional=True)
-    x = case(cell).x.transpose(0, 1)
-    with torch.no_grad():
-        before = layer(x)[0]
-    CHANGES[how](layer)
-    fresh = ours(cell, 4, 3, 2, bidirectional=True, dtype=torch.float64)
-    fresh.load_state_dict({name: getattr(layer, name).detach() for name in fresh.state_dict()})
-    with torch.no_grad():
-        after = layer(x)[0]
-        assert_bitwise(after, fresh(x)[0])
-    assert error(after, before) > (1e-9 if how == "precision_there_and_back" else 1e-4)
-
-
-@EACH
-@pytest.mark.parametrize("cell", ["tanh", "lstm", "gru"])
-def test_functional_call_uses_and_differentiates_what_it_is_given(cell: str, backend: str) -> None:
-    """K3."""
-    layer, _ = pair(cell, num_layers=2, bidirectional=True, extras={"backend": backend})
-    doubled = copy.deepcopy(layer)
-    with torch.no_grad():
-        for parameter in doubled.parameters():
-            parameter.mul_(2)
-    x = case(cell).x.transpose(0, 1)
-    values = {n: (2 * p).detach().requires_grad_() for n, p in layer.named_parameters()}
-    got = functional_call(layer, values, (x,))[0]
-    want = doubled(x)[0]
-    assert_bitwise(got, want)
-    found = torch.autograd.grad(got.square().sum(), list(values.values()))
-    for a, b in zip(found, torch.autograd.grad(want.square().sum(), list(doubled.parameters())), strict=True):
-        assert_near(a, b)
-    assert all(p.grad is None for p in layer.parameters())
-
-
-@pytest.mark.parametrize("cell", ["tanh", "lstm", "gru"])
-def test_a_parametrised_weight_trains(cell: str) -> None:
-    """K4: the original behind it gets a gradient; one step changes the output."""
-    layer, _ = pair(cell, num_layers=1)
-    nn.utils.parametrizations.orthogonal(layer, "weight_hh_l0") if cell == "tanh" else (
-        nn.utils.parametrizations.weight_norm(layer, "weight_hh_l0")
-    )
-    x = case(cell).x.transpose(0, 1)
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-    out = layer(x)[0]
-    out.square().sum().backward()
-    originals = [p for n, p in layer.named_parameters() if "parametrizations" in n]
-    assert originals
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in originals)
-    for name, parameter in layer.named_parameters():
-        parameter.requires_grad_("parametrizations" in name)
-        if "parametrizations" not in name:
-            parameter.grad = None
-    optimizer.step()
-    assert error(layer(x)[0], out) > 1e-6
-
-
-@pytest.mark.parametrize("cell", ["tanh", "lstm", "gru"])
-def test_tied_weights_sum_their_gradients(cell: str) -> None:
-    layer, _ = pair(cell, bidirectional=True)
-    x = case(cell).x.transpose(0, 1)
-    layer.weight_hh_l0_reverse = layer.weight_hh_l0
-    untied = copy.deepcopy(layer)
-    untied.weight_hh_l0_reverse = nn.Parameter(layer.weight_hh_l0.detach().clone())
-    layer(x)[0].square().sum().backward()
-    untied(x)[0].square().sum().backward()
-    assert_near(layer.weight_hh_l0.grad, untied.weight_hh_l0.grad + untied.weight_hh_l0_reverse.grad)
-
-
-@EACH
-def test_changing_a_saved_tensor_in_place_is_an_error(backend: str) -> None:
-    """Never a wrong number: a weight changed between forward and backward is refused by autograd."""
-    for dtype in (torch.float32, torch.float64):
-        layer = randomise(unrolled.LSTM(4, 3, dtype=dtype, backend=backend), 1)
-        out = layer(case("lstm", dtype=dtype).x.transpose(0, 1))[0]
-        with torch.no_grad():
-            layer.weight_hh_l0.mul_(2)
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            out.sum().backward()
-
-
 @pytest.mark.parametrize("cell", ["tanh", "lstm", "gru"])
 def test_length_of_time_changes_every_call(cell: str) -> None:
-    """J8, S11: T = 50, 49, ... 1; each call equals a fresh layer's."""
+    """T = 50, 49, ... 1; each call equals a fresh layer's."""
     layer, _ = pair(cell, num_layers=2, input_size=5, hidden_size=10)
     for steps in range(50, 0, -7):
         x = torch.randn(steps, 2, 5, dtype=torch.float64)
@@ -378,7 +212,9 @@ def test_length_of_time_changes_every_call(cell: str) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("options", [{}, {"lengths": [5, 3, 0]}, {"lengths": [5, 3, 0], "resets": torch.eye(3, 5).bool()}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"lengths": [5, 3, 0]}, {"lengths": [5, 3, 0], "resets": torch.eye(3, 5).bool()}], ids=str
+)
 def test_recomputed_training_is_the_same(cell: str, options: dict[str, Any]) -> None:
     """memory="recompute" stores less and gives the same values and gradients."""
     found = []
@@ -394,3 +230,33 @@ def test_recomputed_training_is_the_same(cell: str, options: dict[str, Any]) -> 
         found.append([out, split_state(last)[0], *torch.autograd.grad(loss, [this.x, this.h0, *layer.parameters()])])
     for got, want in zip(*found, strict=True):
         assert_near(got, want)
+
+
+@pytest.mark.parametrize("cell", ["tanh", "lstm", "gru"])
+def test_recompute_under_torch_func(cell: str) -> None:
+    """Falls back to storing by itself: per-sample gradients, second derivatives."""
+    found = []
+    for memory in ("store", "recompute"):
+        layer = randomise(ours(cell, 4, 3, batch_first=True, dtype=torch.float64, memory=memory), 1)
+        values, x = {n: p.detach() for n, p in layer.named_parameters()}, case(cell).x
+
+        def loss(values: dict[str, Tensor], row: Tensor, layer: nn.Module = layer) -> Tensor:
+            return functional_call(layer, values, (row[None],))[0].square().sum()
+
+        per_sample = vmap(grad(loss), in_dims=(None, 0))(values, x)
+        x.requires_grad_()
+        (first,) = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
+        second = torch.autograd.grad(first.square().sum(), list(layer.parameters()), allow_unused=True)
+        found.append([*per_sample.values(), *(s for s in second if s is not None)])
+    assert len(found[0]) == len(found[1])
+    for got, want in zip(*found, strict=True):
+        assert_near(got, want)
+
+
+def test_inference_mode_leaves_training_alone() -> None:
+    layer = unrolled.LSTM(4, 3, 2)
+    x = torch.randn(5, 3, 4)
+    with torch.inference_mode():
+        layer(x, lengths=[5, 1, 0])
+    layer(x)[0].sum().backward()
+    assert layer.weight_ih_l0.grad.abs().max() > 0

@@ -1,4 +1,4 @@
-"""A stream remembers, a layer does not: FIELD-REPORTS rows F1, F5, F6, F9, F10, S7."""
+"""A stream remembers, a layer does not: chunks of any size are the whole, and rows start again on their own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_projected_layer_streams() -> None:
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_rows_that_end_in_different_chunks(cell: str) -> None:
-    """S7: a reset row equals a fresh row; its neighbours go on."""
+    """A reset row equals a fresh row; its neighbours go on."""
     layer = layer_of(cell)
     x = case(cell, steps=12).x
     stream = layer.stream(batch_size=3)
@@ -75,7 +75,7 @@ def test_rows_that_end_in_different_chunks(cell: str) -> None:
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_state_is_a_value(cell: str) -> None:
-    """F6, F5: it can be taken, put back, and is not changed behind the caller's back."""
+    """It can be taken, put back, and is not changed behind the caller's back."""
     layer = layer_of(cell)
     x = case(cell, steps=9).x
     stream = layer.stream(batch_size=3)
@@ -91,7 +91,7 @@ def test_state_is_a_value(cell: str) -> None:
 
 
 def test_a_stream_keeps_no_graph() -> None:
-    """G5: memory does not grow with what has been pushed."""
+    """Memory does not grow with what has been pushed."""
     layer = layer_of("lstm")
     stream = layer.stream(batch_size=3)
     for piece in case("lstm", steps=6).x.split(2, dim=1):
@@ -139,21 +139,61 @@ def test_a_stream_starts_and_restarts_from_the_learned_state() -> None:
 
 
 def test_both_directions_cannot_stream() -> None:
-    """F10: said when the stream is built."""
+    """Said when the stream is built."""
     with pytest.raises(ValueError, match="bidirectional"):
         unrolled.GRU(4, 3, bidirectional=True).stream()
 
 
 def test_another_batch_size_is_an_error() -> None:
-    """F9: never a silent broadcast."""
+    """Never a silent broadcast."""
     layer = layer_of("gru")
     stream = layer.stream(batch_size=3)
     stream.push(case("gru").x)
-    with pytest.raises(ValueError, match=r"(?s)batch.*3.*2|3.*2.*batch"):
+    with pytest.raises(ValueError, match=r"3 rows.*\(2, 5, 4\)"):
         stream.push(case("gru").x[:2])
     one = layer.stream()
-    with pytest.raises(ValueError, match="batch"):
+    with pytest.raises(ValueError, match=r"1 rows?.*\(3, 5, 4\)"):
         one.push(case("gru").x)
+
+
+@pytest.mark.parametrize("rows", [[], (), torch.tensor([], dtype=torch.int64), [False, False, False]], ids=str)
+def test_resetting_no_rows_changes_nothing(rows: object) -> None:
+    layer, x = layer_of("lstm"), case("lstm", steps=6).x
+    stream = layer.stream(batch_size=3)
+    stream.push(x[:, :3])
+    stream.reset(rows=rows)
+    assert_near(stream.push(x[:, 3:]), layer(x)[0][:, 3:])
+
+
+@pytest.mark.parametrize("rows", [1, [1], [-2], [False, True, False], torch.tensor([False, True, False])], ids=str)
+def test_ways_to_name_a_row(rows: object) -> None:
+    layer, x = layer_of("gru"), case("gru", steps=6).x
+    stream = layer.stream(batch_size=3)
+    stream.push(x[:, :3])
+    stream.reset(rows=rows)
+    out = stream.push(x[:, 3:])
+    assert_near(out[1:2], layer(x[1:2, 3:])[0])
+    assert_near(out[::2], layer(x)[0][::2, 3:])
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch", "reference"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_any_engine_streams(cell: str, backend: str) -> None:
+    layer, x = layer_of(cell, backend=backend), case(cell, steps=6).x
+    stream = layer.stream(batch_size=3)
+    pieces = [stream.push(x[:, :0]), stream.push(x[:, :4]), stream.push(x[:, 4:])]
+    assert_near(torch.cat(pieces, dim=1), layer(x)[0])
+
+
+def test_rows_of_a_chunk_may_be_shorter_and_start_again_inside() -> None:
+    layer, x = layer_of("gru"), case("gru", steps=8).x
+    stream = layer.stream(batch_size=3)
+    stream.push(x[:, :4], lengths=[4, 2, 0])
+    resets = torch.tensor([[0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]], dtype=torch.bool)
+    out = stream.push(x[:, 4:], resets=resets)
+    assert_near(out[1], layer(torch.cat([x[1:2, :2], x[1:2, 4:]], dim=1))[0][0, 2:])
+    assert_near(out[2], layer(x[2:, 4:])[0][0])
+    assert_near(out[0, 1:], layer(x[:1, 5:])[0][0])
 
 
 @pytest.mark.parametrize("rows", [[3], [-4], [0.5], "all"])
@@ -173,4 +213,5 @@ def test_a_wrong_state_is_refused() -> None:
     stream = layer_of("lstm").stream(batch_size=3)
     with pytest.raises((ValueError, RuntimeError, TypeError)):
         stream.state = torch.zeros(2, 3, 3, dtype=torch.float64)
-        stream.push(case("lstm").x)
+    with pytest.raises(ValueError, match=r"state.*\(2, 3, 3\).*\(2, 1, 3\)"):
+        stream.state = (torch.zeros(2, 1, 3, dtype=torch.float64), torch.zeros(2, 3, 3, dtype=torch.float64))

@@ -1,8 +1,8 @@
 """Every tolerance owns a mutant: each known fault, put into the code that runs, is refused by the suite's comparison.
 
-The comparison is `assert_layer_is_right` (and `assert_no_worse` for the drop-in budget), the one that the other files use,
-on the default test shape. A fault is applied in two ways: a wrong step or scan in place of the reference engine's own,
-and, for every engine, weights turned around so that the right code computes the wrong unit.
+The comparison is `assert_layer_is_right` (and `assert_no_worse` for the drop-in budget), which the other files use
+too, on the default test shape. A fault is applied in two ways: a wrong step or scan in place of an engine's own, and
+weights turned around so that the right code computes the wrong unit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from oracles.cases import CELLS, LENGTHS, assert_layer_is_right, case, ours, pair, randomise, truth
 from oracles.compare import assert_no_worse
 from unrolled.equations import LSTMState
-from unrolled.kernels import reference
+from unrolled.kernels import reference, torch_kernels
 
 RESETS = torch.tensor([[0, 0, 1, 0, 0], [1, 0, 0, 1, 0], [0, 1, 0, 0, 0]], dtype=torch.bool)
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
@@ -183,6 +183,33 @@ def test_a_wrong_scan_is_refused(monkeypatch: pytest.MonkeyPatch, cell: str, cha
         assert_layer_is_right(cell, layer, this, lengths=LENGTHS, resets=RESETS)
 
 
+@DTYPES
+@pytest.mark.parametrize("change", SCANS)
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_wrong_torch_engine_is_refused(
+    monkeypatch: pytest.MonkeyPatch, cell: str, change: str, dtype: torch.dtype
+) -> None:
+    """The same faults around torch's own kernel."""
+    layer, this, real = layer_of(cell, "torch", dtype), case(cell, dtype=dtype), torch_kernels._run
+
+    def mutant(name: str) -> Callable[..., Any]:
+        def run(kernel, x, state, restart, weights, lengths, resets, reverse):
+            def inner(kernel, x, state, restart, lengths, resets, reverse):
+                out, *last = real(kernel, x, state, restart, weights, lengths, resets, reverse)
+                return out, tuple(last)
+
+            out, last = scan_mutant(name, inner)(kernel, x, state, restart, lengths, resets, reverse)
+            return (out, *last)
+
+        return run
+
+    monkeypatch.setattr(torch_kernels, "_run", mutant("nothing"))
+    assert_layer_is_right(cell, layer, this, lengths=LENGTHS, resets=RESETS)
+    monkeypatch.setattr(torch_kernels, "_run", mutant(change))
+    with pytest.raises(AssertionError, match="budget"):
+        assert_layer_is_right(cell, layer, this, lengths=LENGTHS, resets=RESETS)
+
+
 # Wrong units from turned weights: any engine
 
 
@@ -253,7 +280,7 @@ def test_turned_weights_are_refused_on_every_engine(change: str, backend: str, d
 
 
 def test_folding_both_biases_of_a_gru_is_refused() -> None:
-    """D5: b_hn belongs inside r."""
+    """B_hn belongs inside r."""
 
     def fold(key: str, value: Tensor) -> Tensor:
         other = dict(layer.named_parameters())

@@ -67,7 +67,7 @@ def build(problem: dict[str, Any]) -> tuple[torch.nn.Module, Case]:
     return layer, this
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(problems())
 def test_every_layer_is_the_oracle(problem: dict[str, Any]) -> None:
     layer, this = build(problem)
@@ -80,7 +80,7 @@ def test_every_layer_is_the_oracle(problem: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(problems())
 def test_engines_have_the_same_gradients(problem: dict[str, Any]) -> None:
     """Each engine that can run the case against the reference scan, in float64, with NaN in the padding."""
@@ -96,7 +96,10 @@ def test_engines_have_the_same_gradients(problem: dict[str, Any]) -> None:
                 this.x[row, n:] = float("nan")
         x, h0 = this.x.requires_grad_(), this.h0.requires_grad_()
         out, last = layer(
-            x if layer.batch_first else x.transpose(0, 1), this.state, lengths=problem["lengths"], resets=problem["resets"]
+            x if layer.batch_first else x.transpose(0, 1),
+            this.state,
+            lengths=problem["lengths"],
+            resets=problem["resets"],
         )
         h, c = split_state(last)
         loss = out.square().sum() + h.sum() + (0 if c is None else c.square().sum())

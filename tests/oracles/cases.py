@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import unrolled
+from oracles.compare import assert_near
 from oracles.scan import Result, extended, scan
 
 BATCH, STEPS, INPUT, HIDDEN, LAYERS = 3, 5, 4, 3, 2
@@ -129,13 +130,12 @@ def assert_layer_is_right(
     `this.x` is batch-first, the layer is fed as it likes; `restart` is the state that resets and calls without a
     state start from, (layers * directions, .), zeros if None.
     """
-    from oracles.compare import assert_near
-
     x = this.x if layer.batch_first else this.x.transpose(0, 1)
     if not given_state:
         rows = this.h0.shape[1]
         starts = [
-            torch.zeros_like(old) if new is None else torch.as_tensor(np.asarray(new, np.float64))[:, None].expand(-1, rows, -1)
+            torch.zeros_like(old) if new is None
+            else torch.as_tensor(np.asarray(new, np.float64))[:, None].expand(-1, rows, -1)
             for old, new in zip((this.h0, this.c0), restart, strict=True) if old is not None
         ]  # fmt: skip
         this = Case(this.x, starts[0], starts[1] if cell == "lstm" else None)

@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: reading a package without installing it, and writing the same bytes each time."""
+"""What the scripts share: reading a package without installing it, and writing the same bytes each time."""
 
 from __future__ import annotations
 

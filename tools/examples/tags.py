@@ -87,8 +87,11 @@ def main(package: str, *options: str) -> None:
         for _, tags in file["utterances"]:
             counts[file["part"]].update(tags.split())
     print(len(order), "conversations", {p: [n for n in order if part.get(n) == p] for p in ("valid", "test")})
-    print({p: (sum(c.values()), len(c)) for p, c in counts.items()}, "utterances",
-          sum(len(file["utterances"]) for file in stored))
+    print(
+        {p: (sum(c.values()), len(c)) for p, c in counts.items()},
+        "utterances",
+        sum(len(file["utterances"]) for file in stored),
+    )
     print("not in train:", (set(counts["valid"]) | set(counts["test"])) - set(counts["train"]))
     write_json("tags.json.gz", stored)
     write_licence(

@@ -32,7 +32,8 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, 
 
 
 def complain(message: object) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    for line in str(message).splitlines() or ["unknown"]:
+        print(f"error: {line}", file=sys.stderr)
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -71,8 +72,9 @@ def root(
     """Train recurrent networks (RNN, LSTM, GRU) on sequences, and use them.
 
     \b
-    unrolled demo                                   train on embedded data, a minute
-    unrolled train classify reviews.csv             your own file
+    [bold]Examples[/bold]
+    unrolled demo                                  train on data that is included
+    unrolled train classify reviews.csv            train on your own file
     unrolled evaluate runs/reviews more.csv
     unrolled predict runs/reviews "a fine place"
     """
@@ -80,11 +82,9 @@ def root(
 
 @app.command()
 @guarded
-@with_recipe_options(["epochs", "hidden", "seed", "device"], without=())
+@with_recipe_options(["epochs", "hidden", "seed", "device", "threads"], defaults=False)
 def demo(
-    name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="speakers, tags, poems, plays or cities.")
-    ] = "speakers",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="speakers, tags, poems, plays or cities.")] = "speakers",
     out: Annotated[
         Path | None, typer.Option("--out", help="The run folder. Default: runs/demo-NAME.", show_default=False)
     ] = None,
@@ -93,6 +93,7 @@ def demo(
     """Train on an embedded data set, compare with a baseline, save, and predict.
 
     \b
+    [bold]Examples[/bold]
     unrolled demo               who spoke this vowel? (JapaneseVowels)
     unrolled demo tags          parts of speech of Cantonese words
     unrolled demo poems         Tang quatrains, character by character
@@ -109,6 +110,7 @@ def data_list() -> None:
     """List the embedded data sets with their task, size, licence and origin.
 
     \b
+    [bold]Examples[/bold]
     unrolled data list
     """
     from unrolled.cli import jobs
@@ -144,7 +146,10 @@ def train(
 ) -> None:
     """Train a recurrent network. Every option is one field of the recipe that the run folder keeps.
 
+    A yes-or-no option has a twin that switches it off: --crf, --no-crf.
+
     \b
+    [bold]Examples[/bold]
     unrolled train classify reviews.csv --text text --label label
     unrolled train tag train.conll --valid dev.conll --crf --bidirectional
     unrolled train lm novel.txt --tokenizer chars --cell gru --chunk 64
@@ -172,6 +177,7 @@ def evaluate(
     An embedded set's name means its test part.
 
     \b
+    [bold]Examples[/bold]
     unrolled evaluate runs/reviews test.csv
     unrolled evaluate runs/speakers speakers --json
     """
@@ -186,7 +192,7 @@ def predict(
     run: RunArgument,
     text: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts; for a tagger, words separated by spaces.", show_default=False),
+        typer.Argument(metavar="TEXT", help="Texts; for a tagger, words separated by spaces.", show_default=False),
     ] = None,
     file: Annotated[
         Path | None,
@@ -196,9 +202,10 @@ def predict(
     """Predict, one JSON object a line. Without TEXT or --file, reads standard input line by line.
 
     \b
+    [bold]Examples[/bold]
     unrolled predict runs/reviews "the food was cold" "come again"
     unrolled predict runs/reviews --file new.csv > predictions.jsonl
-    printf '%s\n' "so slow" | unrolled predict runs/reviews
+    echo "so slow" | unrolled predict runs/reviews
     """
     from unrolled.cli import jobs
 
@@ -221,17 +228,22 @@ def generate(
         float | None,
         typer.Option("--top-p", help="Keep the likeliest tokens of this total probability.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same text.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same text.")] = 0,
+    stop: Annotated[
+        str | None, typer.Option("--stop", help="End where the model writes this.", show_default=False)
+    ] = None,
 ) -> None:
     """Continue a text with a language model.
 
     \b
+    [bold]Examples[/bold]
     unrolled generate runs/plays --prompt "ROMEO. " --length 300
     unrolled generate runs/poems --temperature 0.8 --top-p 0.95 --seed 3
     """
     from unrolled.cli import jobs
 
-    jobs.generate(run, prompt, length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "stop": stop}
+    jobs.generate(run, prompt, length, **options)
 
 
 @app.command()
@@ -240,6 +252,7 @@ def doctor() -> None:
     """Print versions, devices, engines and why each was chosen, and what is missing.
 
     \b
+    [bold]Examples[/bold]
     unrolled doctor
     """
     from unrolled.cli.doctor import report

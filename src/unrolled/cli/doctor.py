@@ -34,12 +34,12 @@ CELLS = {"RNN": "rnn_scan", "LSTM": "lstm_scan", "GRU": "gru_scan"}
 def report() -> None:
     """Print the whole report. Nothing here fails because something is missing: it says so instead."""
     out = console()
-    out.print(_versions())
+    out.print(_versions(), "")
     missing = _missing()
     if "torch" not in {module for module, _ in missing}:
-        out.print(_devices())
-        out.print(_engines())
-    out.print(_examples())
+        out.print(_devices(), "")
+        out.print(_engines(), "")
+    out.print(_examples(), "")
     for extra in dict.fromkeys(extra for _, extra in missing):
         names = ", ".join(module for module, brings in missing if brings == extra)
         out.print(f"missing: {names}. Install with: pip install 'unrolled[{extra}]'", markup=False)

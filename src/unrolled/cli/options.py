@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from unrolled.errors import RecipeError
-from unrolled.training.recipe import Recipe
+from unrolled.errors import RecipeError, expected
+from unrolled.training.recipe import Recipe, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 # The arguments TASK and DATA give these two; an option as well would be a second way to say the same.
 ARGUMENTS = ("task", "data")
+# Begins the parameter's name of a `--no-` twin; no field of the recipe can begin like this.
+NO = "no__"
 
 
 class _Off:
@@ -47,14 +49,25 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         if value is None or value == []:
             continue
-        fields[name] = None if value is OFF else tuple(value) if isinstance(value, list) else value
+        field = name.removeprefix(NO)
+        if field in fields:
+            raise RecipeError(expected(field, f"{flag(field)} or {flag('no_' + field)}", "both"))
+        if name.startswith(NO):
+            value = not value
+        fields[field] = None if value is OFF else tuple(value) if isinstance(value, list) else value
     return fields
 
 
 def with_recipe_options(
-    names: Iterable[str] | None = None, *, without: Collection[str] = ARGUMENTS
+    names: Iterable[str] | None = None, *, without: Collection[str] = ARGUMENTS, defaults: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: replace the parameter `**options` of a command by one option for each field of the recipe."""
+    """Decorator: replace the parameter `**options` of a command by one option for each field of the recipe.
+
+    Args:
+        names: the fields; None: all.
+        without: fields that the command takes in another way.
+        defaults: whether the help tells the recipe's defaults, which a command with its own recipes does not use.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         wanted = list(Recipe.model_fields if names is None else names)
@@ -64,7 +77,8 @@ def with_recipe_options(
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
         taken = {parameter.name for parameter in own} | set(without)
-        made = [parameter_of(name, Recipe.model_fields[name]) for name in wanted if name not in taken]
+        fields = {name: Recipe.model_fields[name] for name in wanted if name not in taken}
+        made = [p for name, field in fields.items() for p in parameters_of(name, field, defaults)]
         command.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in [*own, *made]}
         return command
@@ -72,32 +86,36 @@ def with_recipe_options(
     return decorate
 
 
-def parameter_of(name: str, field: FieldInfo) -> inspect.Parameter:
-    """One field of the recipe as one parameter that typer turns into an option."""
+def parameters_of(name: str, field: FieldInfo, defaults: bool = True) -> list[inspect.Parameter]:
+    """One field of the recipe as one parameter that typer turns into an option; two, if there is a `--no-` twin."""
     kind, choices, optional = kind_of(field.annotation)
-    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     settings: dict[str, Any] = {
-        "help": help_of(field, default_of(field, extra)),
-        "rich_help_panel": str(extra.get("panel", "Options")),
+        "help": help_of(name, field, choices, default_of(field) if defaults else ""),
+        "rich_help_panel": str(_extra(field).get("panel", "Options")),
         "show_default": False,
     }
+    annotation: Any = kind | None
     if kind is bool:
-        declared = [f"{flag(name)}/--no-{name.replace('_', '-')}"]
-        annotation: Any = bool | None
-    elif kind in (int, float) and optional and field.default is not None and not field.is_required():
-        declared = [flag(name)]
-        settings |= {"parser": _or_none(kind), "metavar": f"{'INTEGER' if kind is int else 'FLOAT'}|none"}
+        # The twin is not listed by itself: a column for it would leave the help no room in 80 columns.
+        twin = typer.Option(None, flag(f"no_{name}"), hidden=True)
+        return [_keyword(name, typer.Option(None, flag(name), **settings)), _keyword(NO + name, twin)]
+    if kind in (int, float) and optional and field.default is not None:
+        settings |= {"parser": _or_none(kind), "metavar": f"<{kind.__name__}>|none"}
         annotation = Any
-    elif kind in (int, float):
-        declared, annotation = [flag(name)], kind | None
     elif kind is list:
-        declared, annotation = [flag(name)], list[str] | None
-        settings["help"] += " Repeat the option for several."
-    else:
-        declared, annotation = [flag(name)], str | None
-        settings["metavar"] = "|".join(choices) if choices else "TEXT"
-    option = typer.Option(None, *declared, **settings)
+        settings["metavar"] = "TEXT"
+        annotation = list[str] | None
+    elif kind is str:
+        settings["metavar"] = "WORD" if choices else "TEXT"
+    return [_keyword(name, typer.Option(None, flag(name), **settings), annotation)]
+
+
+def _keyword(name: str, option: Any, annotation: Any = bool | None) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=annotation)
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
 def kind_of(annotation: Any) -> tuple[type, tuple[str, ...], bool]:
@@ -116,10 +134,10 @@ def kind_of(annotation: Any) -> tuple[type, tuple[str, ...], bool]:
     return (member if member in (bool, int, float) else str), (), optional
 
 
-def default_of(field: FieldInfo, extra: Mapping[str, Any]) -> str:
-    """The default as the help prints it; a default that depends on the task is told by the recipe itself."""
-    if "default" in extra:
-        return str(extra["default"])
+def default_of(field: FieldInfo) -> str:
+    """The default as the help prints it; what depends on the task is told by the recipe itself."""
+    if "default" in _extra(field):
+        return str(_extra(field)["default"])
     if field.is_required() or field.default in (None, "", ()):
         return ""
     value = field.default
@@ -128,12 +146,20 @@ def default_of(field: FieldInfo, extra: Mapping[str, Any]) -> str:
     return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
-def help_of(field: FieldInfo, default: str) -> str:
-    """The field's description, with its default."""
-    text = (field.description or "").strip()
-    text = text if text.endswith((".", "?", ")")) or not text else text + "."
-    escaped = text.replace("[", r"\[")  # rich reads [x] as a style
-    return f"{escaped} [dim](default: {default})[/dim]" if default else escaped
+def help_of(name: str, field: FieldInfo, choices: tuple[str, ...], default: str) -> str:
+    """The field's description, the words it takes, and its default."""
+    extra = _extra(field)
+    parts = [(field.description or "").strip()]
+    if choices:
+        parts.append(f"One of: {', '.join(choices)}.")
+    if get_origin(field.annotation) in (tuple, list):
+        parts.append("Repeat the option for several.")
+    if default.startswith("on"):
+        parts.append(f"{flag('no_' + name)} switches it off.")
+    if extra.get("tasks") or extra.get("cells"):
+        parts.append(f"(only {', '.join([*extra.get('tasks', ()), *extra.get('cells', ())])})")
+    text = " ".join(parts).replace("[", r"\[")  # rich reads [x] as a style
+    return f"{text} [dim](default: {default})[/dim]" if default else text
 
 
 def _or_none(kind: type) -> Callable[[Any], Any]:
@@ -144,21 +170,13 @@ def _or_none(kind: type) -> Callable[[Any], Any]:
     return parse
 
 
-def recipe_from(
-    file: Path | None, task: str | None, data: str | None, options: Mapping[str, Any]
-) -> Recipe:
+def recipe_from(file: Path | None, task: str | None, data: str | None, options: Mapping[str, Any]) -> Recipe:
     """The recipe of a run: the file's values, then the arguments, then the flags; the later ones win."""
-    from unrolled.training import recipe as recipes
-
-    values: dict[str, Any] = {}
-    if file is not None:
-        values |= Recipe.load(file).model_dump(exclude_unset=True)
+    values: dict[str, Any] = {} if file is None else read_toml(file)
     values |= {name: value for name, value in (("task", task), ("data", data)) if value is not None}
     values |= given(options)
     for name in ARGUMENTS:
         if name not in values:
-            raise RecipeError(
-                f"{name.upper()} is missing. Write: unrolled train TASK DATA, or name a recipe file that has both "
-                "task and data with --recipe FILE."
-            )
-    return recipes.Recipe(**values)
+            way_out = "Write: unrolled train TASK DATA, or name a file that has both with --recipe FILE."
+            raise RecipeError(expected(name.upper(), "a value", "none", way_out))
+    return Recipe(**values)

@@ -75,6 +75,11 @@ class Columns:
     time: str | None = None
     group: str | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.features, str):
+            way_out = "Write features=(name,) for one column."
+            raise DataError(expected("features", "a tuple of names", repr(self.features), way_out))
+
 
 @dataclass
 class Dataset:

@@ -49,8 +49,16 @@ class _Fused(torch.autograd.Function):
             outputs, inputs = ctx.slow(*tensors), [tensors[i] for i in ctx.wanted]
         else:
             outputs, inputs = ctx.graph
+        # A batch of empty rows returns tensors that no weight had a part in.
+        reached = [i for i, out in enumerate(outputs) if out.requires_grad]
         found = torch.autograd.grad(
-            outputs, inputs, gradients, retain_graph=True, create_graph=again, allow_unused=True
+            [outputs[i] for i in reached],
+            inputs,
+            [gradients[i] for i in reached],
+            retain_graph=True,
+            create_graph=again,
+            materialize_grads=True,
+            allow_unused=True,
         )
         result: list[Tensor | None] = [None] * (2 + len(tensors))
         for i, gradient in zip(ctx.wanted, found, strict=True):

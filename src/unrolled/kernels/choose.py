@@ -23,6 +23,11 @@ class Choice(NamedTuple):
     reason: str
 
 
+def under_transform() -> bool:
+    """Are we inside vmap, grad, jvp or another transform of torch.func?"""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def _native_refusal(_name: str, _x: Tensor, **_options: object) -> str | None:
     return "this version of unrolled is built without the native engine"
 
@@ -32,9 +37,7 @@ def _torch_refusal(name: str, x: Tensor, *, reset_after: bool = True) -> str | N
         return "torch has no GRU with the reset before the product"
     if not x.is_floating_point():
         return f"torch's kernels take real floating-point numbers, x is {x.dtype}"
-    if x.numel() == 0:
-        return f"torch's kernels refuse an empty axis, x is {tuple(x.shape)}"
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if under_transform():
         return "inside a torch.func transform, for which torch's kernels have no rule"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation, for which torch's kernels have no rule"

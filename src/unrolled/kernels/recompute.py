@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from unrolled.kernels.choose import under_transform
 from unrolled.kernels.reference import restarted
+
+
+def can_recompute() -> bool:
+    """Nothing is stored without gradients, and neither a compiler nor torch.func can follow the recomputation."""
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling() and not under_transform()
 
 
 def recomputed(run: Callable[..., tuple[Tensor, ...]], states: int) -> Callable[..., tuple[Tensor, ...]]:

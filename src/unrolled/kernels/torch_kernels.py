@@ -160,6 +160,8 @@ def _run(
     reverse: bool,
 ) -> tuple[Tensor, ...]:
     """One layer and direction by torch's kernel: out and the final state, flat."""
+    if 0 in x.shape[:2]:  # torch refuses an empty axis
+        return (x.new_zeros(*x.shape[:2], state[0].shape[-1]), *state)
     biased = len(weights) >= 4
     tail = (weights, biased, 1, 0.0, False, False)  # one layer, no dropout, one direction
     if lengths is None and resets is None:

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from unrolled import init as initialisers
 from unrolled.errors import DtypeError, ShapeError, expected
+from unrolled.kernels import ENGINES
 from unrolled.layers.lengths import as_lengths, as_resets
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def check_options(layer: Recurrent, dropout: Any) -> None:
     if not callable(layer.init) and layer.init not in initialisers.NAMED:
         wanted = f"a callable or one of {', '.join(map(repr, initialisers.NAMED))}"
         raise ValueError(expected("init", wanted, repr(layer.init)))
+    if layer.backend not in ("auto", *ENGINES):
+        raise ValueError(expected("backend", f"one of 'auto', {', '.join(map(repr, ENGINES))}", repr(layer.backend)))
     if layer.memory not in ("store", "recompute"):
         raise ValueError(expected("memory", "'store' or 'recompute'", repr(layer.memory)))
 
@@ -105,12 +108,7 @@ def read(layer: Recurrent, input: Any, hx: Any, lengths: Any, resets: Any) -> Ca
 
     restart = _restart(layer, inside)
     if hx is None:
-        state = tuple(
-            x.new_zeros(_state_shape(layer, size, batch), dtype=inside)
-            if restart is None
-            else restart[i][:, None].expand(-1, batch, -1)
-            for i, size in enumerate(layer.state_sizes)
-        )
+        state = initial_state(layer, batch, inside, x.device)
     else:
         state = tuple(part.to(inside) for part in _read_state(layer, hx, x, batched))
     return Call(
@@ -122,6 +120,16 @@ def read(layer: Recurrent, input: Any, hx: Any, lengths: Any, resets: Any) -> Ca
         packed,
         batched,
         dtype,
+    )
+
+
+def initial_state(layer: Recurrent, batch: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    """What every row starts from: the learned vectors, or zeros."""
+    restart = _restart(layer, dtype)
+    if restart is not None:
+        return tuple(part[:, None].expand(-1, batch, -1) for part in restart)
+    return tuple(
+        torch.zeros(_state_shape(layer, size, batch), dtype=dtype, device=device) for size in layer.state_sizes
     )
 
 

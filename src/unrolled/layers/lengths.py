@@ -6,7 +6,6 @@ Axes     T time, B batch, H features, L layers, D directions. As in torch, time 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,12 +48,7 @@ def as_lengths(lengths: Any, batch: int, steps: int, device: torch.device) -> Te
         DtypeError: not integers.
         ValueError: a length below 0 or above the time axis; the message names the row.
     """
-    if isinstance(lengths, Sequence):
-        lengths = np.asarray(lengths, dtype=np.int64 if len(lengths) == 0 else None)
-    lengths = torch.as_tensor(lengths)
-    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
-        way_out = "For a mask, use unrolled.lengths_from_mask(mask)." if lengths.dtype == torch.bool else ""
-        raise DtypeError(expected("lengths", "integers", lengths.dtype, way_out))
+    lengths = _integers("lengths", lengths, "For a mask, use unrolled.lengths_from_mask(mask).")
     if lengths.dim() == 0 and batch == 1:
         lengths = lengths[None]
     if lengths.shape != (batch,):
@@ -117,6 +111,39 @@ def final_state(state: Any, *, bidirectional: bool = False) -> Tensor:
     """
     h = state[0] if isinstance(state, tuple) else state
     return torch.cat(tuple(state_by_layer(h, bidirectional=bidirectional)[-1]), dim=-1)
+
+
+def as_rows(rows: Any, batch: int) -> Tensor:
+    """The numbers (int64) of some rows of a batch, given as a number, a list of numbers, or a mask (batch,).
+
+    Raises:
+        IndexError: a row is not there; the message names it.
+        ShapeError: a mask of another length.
+    """
+    mask = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
+    if mask.dtype == np.bool_:
+        if mask.shape != (batch,):
+            raise ShapeError(expected("rows", f"a mask ({batch},) (batch)", mask.shape))
+        return torch.from_numpy(mask.nonzero()[0])
+    index = _integers("rows", rows).reshape(-1).long().cpu()
+    for row in index.tolist():
+        if not -batch <= row < batch:
+            raise IndexError(expected("rows", f"row numbers from 0 to {batch - 1}", row))
+    return index
+
+
+def _integers(name: str, values: Any, mask_hint: str = "") -> Tensor:
+    """A tensor of integers, copied from whatever NumPy understands (read-only and reversed arrays too)."""
+    if not isinstance(values, Tensor):
+        array = np.array(values)
+        if array.size == 0:
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "iub":
+            raise DtypeError(expected(name, "integers", array.dtype))
+        values = torch.from_numpy(array)
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise DtypeError(expected(name, "integers", values.dtype, mask_hint if values.dtype == torch.bool else ""))
+    return values
 
 
 def _short(row: Tensor) -> str:

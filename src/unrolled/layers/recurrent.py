@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from unrolled import init as initialisers
-from unrolled.kernels import Choice, choose, recomputed
+from unrolled.kernels import Choice, can_recompute, choose, recomputed
 from unrolled.layers import inputs
 from unrolled.layers.stream import Stream
 
@@ -234,7 +234,7 @@ class Recurrent(nn.Module):
             f"restart_{name}": value[index] for name, value in zip(self.STATES, call.restart or (), strict=False)
         }
         run = self._choose(x).run
-        if self.memory == "recompute" and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if self.memory == "recompute" and can_recompute():
             run = recomputed(run, len(state))
         return run(
             x,

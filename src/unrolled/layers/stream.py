@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import expected
+from unrolled.layers.inputs import initial_state
+from unrolled.layers.lengths import as_rows
 
 if TYPE_CHECKING:
     from unrolled.layers.recurrent import Recurrent
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 class Stream:
     """Feeds a sequence to a layer in chunks of any size; the outputs are those of the whole sequence at once.
 
-    Inference only: pushes record no gradient. To train on chunks, use `unrolled.training.TruncatedBPTT`.
+    Inference only: pushes record no gradient. Dropout between layers follows the layer's mode, so call layer.eval()
+    first. To train on chunks, use `unrolled.training.TruncatedBPTT`.
     """
 
     def __init__(self, layer: Recurrent, batch_size: int = 1) -> None:
@@ -65,15 +68,12 @@ class Stream:
         if rows is None:
             self._state = fresh
             return
-        index = torch.as_tensor(rows, device=fresh[0].device)
+        index = as_rows(rows, self.batch_size).to(fresh[0].device)
         self._state = tuple(part.clone() for part in self._state)
         for part, start in zip(self._state, fresh, strict=True):
             part[:, index] = start[:, index]
 
     @torch.no_grad()
     def _initial(self) -> tuple[Tensor, ...]:
-        axes = (self.batch_size, 0) if self.layer.batch_first else (0, self.batch_size)
         weight = next(self.layer.parameters())
-        nothing = torch.zeros(*axes, self.layer.input_size, dtype=weight.dtype, device=weight.device)
-        _, state = self.layer(nothing)
-        return tuple(part.clone() for part in (state if isinstance(state, tuple) else (state,)))
+        return tuple(part.clone() for part in initial_state(self.layer, self.batch_size, weight.dtype, weight.device))

@@ -58,8 +58,7 @@ def tags() -> Parts:
 def poems() -> Parts:
     stored = _json("poems.json.gz")
     items = {
-        part: [Item(f"poems:{part}:{i}", text=text) for i, text in enumerate(stored[part], start=1)]
-        for part in PARTS
+        part: [Item(f"poems:{part}:{i}", text=text) for i, text in enumerate(stored[part], start=1)] for part in PARTS
     }
     return _parts("poems", items)
 
@@ -79,7 +78,7 @@ def cities() -> Parts:
         for country, names in stored[part].items():
             items[part] += [Item(f"cities:{country}:{name}", text=name, label=country) for name in names]
     parts = _parts("cities", items)
-    for part in parts:
-        if count := duplicates(part):
-            part.notes.append(f"{part.name}: {count} names belong to cities of more than one country")
+    for dataset in parts:
+        if count := duplicates(dataset):
+            dataset.notes.append(f"{dataset.name}: {count} names belong to cities of more than one country")
     return parts

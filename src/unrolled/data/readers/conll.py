@@ -9,6 +9,7 @@ conllu   the ten columns of Universal Dependencies, read by the `conllu` library
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from unrolled.data.items import Columns, Dataset, Item
 from unrolled.data.readers.source import Request, decode, numbered_lines, read_bytes, to_dataset
@@ -101,7 +102,7 @@ def read_conllu(request: Request, columns: Columns) -> Dataset:
     return to_dataset(request, items, [])
 
 
-def _parse_conllu(request: Request, library: object, block: list[tuple[int, str]]):  # noqa: ANN202
+def _parse_conllu(request: Request, library: Any, block: list[tuple[int, str]]) -> Any:
     rows = [(number, line) for number, line in block if not line.startswith("#")]
     for number, line in rows:
         if line.count("\t") != 9:
@@ -109,7 +110,7 @@ def _parse_conllu(request: Request, library: object, block: list[tuple[int, str]
             way_out = "For two columns, pass format='conll'."
             raise request.fail(number, "ten columns parted by tabs", found, way_out)
     try:
-        sentences = library.parse("\n".join(line for _, line in block) + "\n\n")  # type: ignore[attr-defined]
+        sentences = library.parse("\n".join(line for _, line in block) + "\n\n")
     except Exception as error:  # the library raises its own and built-in kinds; its text says what is wrong
         raise request.fail(f"{block[0][0]}-{block[-1][0]}", "a CoNLL-U sentence", str(error)) from error
     return sentences[0] if sentences else None

@@ -23,6 +23,8 @@ def read_long(request: Request, columns: Columns, table: Any, places: list[Place
     for name, role in [(columns.id, "id"), (columns.time, "time"), *((f, "features") for f in columns.features)]:
         if name is not None and name not in names:
             raise missing_column(request, name, role, names)
+    if not table.num_rows:
+        return to_dataset(request, [], [])
     channels, notes = _channels(request, columns, table, places)
     values = np.stack([_numbers(request, table, name, places) for name in channels], axis=1)
     with np.errstate(over="ignore"):
@@ -33,22 +35,17 @@ def read_long(request: Request, columns: Columns, table: Any, places: list[Place
     if columns.time is not None:
         _check_time(request, table, columns.time, ids, order, bounds, places)
     sides = _sides(columns, table)
-    items = [
-        _item(request, columns, values[rows], rows, sides, places)
-        for rows in np.split(order, bounds[1:])
-    ]
+    items = [_item(request, columns, values[rows], rows, sides, places) for rows in np.split(order, bounds[1:])]
     return to_dataset(request, items, [], notes)
 
 
-def _channels(
-    request: Request, columns: Columns, table: Any, places: list[Place]
-) -> tuple[list[str], list[str]]:
+def _channels(request: Request, columns: Columns, table: Any, places: list[Place]) -> tuple[list[str], list[str]]:
     """The named feature columns, or each column that begins with a number and has no other role."""
     if columns.features:
         return list(columns.features), []
     roles = {columns.id, columns.time, columns.label, columns.tags, columns.group}
     others = [name for name in table.column_names if name not in roles]
-    first = {name: table.column(name)[0].as_py() if table.num_rows else "" for name in others}
+    first = {name: table.column(name)[0].as_py() for name in others}
     channels = [name for name in others if _is_number(first[name])]
     if not channels:
         found = f"columns {listed([repr(name) for name in table.column_names], 30)}"
@@ -84,9 +81,7 @@ def _numbers(request: Request, table: Any, name: str, places: list[Place]) -> np
         return np.array([float(cell) for cell in filled.to_pylist()])  # what Python reads and pyarrow does not
 
 
-def _check_finite(
-    request: Request, table: Any, values: np.ndarray, channels: list[str], places: list[Place]
-) -> None:
+def _check_finite(request: Request, table: Any, values: np.ndarray, channels: list[str], places: list[Place]) -> None:
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         row, channel = int(bad[0, 0]), int(bad[0, 1])
@@ -133,8 +128,8 @@ def _check_time(
 
 
 def _sides(columns: Columns, table: Any) -> dict[str, list[str]]:
-    names = {columns.label, columns.tags, columns.group} & set(table.column_names)
-    return {name: table.column(name).to_pylist() for name in names}
+    roles = (columns.label, columns.tags, columns.group)
+    return {name: table.column(name).to_pylist() for name in table.column_names if name in roles}
 
 
 def _item(

@@ -64,8 +64,8 @@ def to_item(
             return None
     label = _label(request, columns, place, row) if request.task == "classify" else None
     tags = _tags(request, columns, place, row, _length(tokens, features)) if request.task == "tag" else None
-    group = None if columns.group is None else str(row.get(columns.group))
-    return Item(file_line, text, tokens, features, label, tags, group)
+    group = None if columns.group is None else row.get(columns.group)
+    return Item(file_line, text, tokens, features, label, tags, None if group is None else str(group))
 
 
 def _text(request: Request, place: Place, name: str, value: Any) -> str:

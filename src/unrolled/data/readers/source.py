@@ -20,6 +20,9 @@ _MARKS = {
 }
 
 
+_EMPTY = {"features": "empty sequence", "tokens": "empty token list", "text": "empty text"}
+
+
 @dataclass(frozen=True)
 class Request:
     """What the caller of `read` wants from a file."""
@@ -92,11 +95,11 @@ def check_features(request: Request, place: object, array: np.ndarray, channels:
 def to_dataset(request: Request, items: list[Item], empty: list[str], notes: list[str] | None = None) -> Dataset:
     """Finish a reading: count what was skipped, refuse a file in which nothing is left."""
     notes = list(notes or [])
-    what = {"features": "empty sequences", "tokens": "empty token lists", "text": "empty texts"}
     if empty:
-        kind = what[items[0].kind] if items else "empty texts"
-        count = len(empty)
-        notes.append(f"{request.name}: {count} {kind} skipped: lines {listed(empty)}")
+        kind = _EMPTY[items[0].kind] if items else "empty text"
+        many = "s" if len(empty) > 1 else ""
+        line = "" if empty[0].startswith("row") else f"line{many} "
+        notes.append(f"{request.name}: {len(empty)} {kind}{many} skipped: {line}{listed(empty)}")
     if not items:
         found = f"{len(empty)} empty ones" if empty else "no rows below the header"
         raise request.fail(None, "at least one item", found)

@@ -19,11 +19,13 @@ from unrolled.data.readers.rows import choose_kind, to_item
 from unrolled.data.readers.source import Request, decode, read_bytes, to_dataset
 from unrolled.errors import require
 
+BLOCK = 1 << 30  # the largest that pyarrow takes is just under 2 GB
+
 
 def read_table(request: Request, columns: Columns, delimiter: str) -> Dataset:
     text = decode(request, read_bytes(request)).replace("\r\n", "\n").replace("\r", "\n")
     data = text.encode()
-    starts = row_starts(request, data, delimiter)
+    starts, blanks = row_starts(request, data, delimiter)
     table = _parse(request, data, delimiter, starts)
     names: list[str] = table.column_names
     places: list[int | str] = list(starts[1:].tolist())
@@ -33,9 +35,10 @@ def read_table(request: Request, columns: Columns, delimiter: str) -> Dataset:
     if kind == "features":
         return read_long(request, columns, table, places)
     used = {getattr(columns, kind), columns.label, columns.tags, columns.group} & set(names)
+    # In a table of one column a blank line is an empty cell; pyarrow passes over it, we count it.
+    empty = [str(line) for line in blanks if line > starts[0]] if len(names) == 1 else []
     cells: dict[str, list[str]] = {name: table.column(name).to_pylist() for name in used}
     items: list[Item] = []
-    empty: list[str] = []
     keys = list(cells)
     for place, values in zip(places, zip(*cells.values(), strict=True), strict=True):
         row = dict(zip(keys, values, strict=True))
@@ -44,15 +47,19 @@ def read_table(request: Request, columns: Columns, delimiter: str) -> Dataset:
             empty.append(str(place))
         else:
             items.append(item)
-    return to_dataset(request, items, empty)
+    return to_dataset(request, items, sorted(empty, key=_line_number))
 
 
-def row_starts(request: Request, data: bytes, delimiter: str) -> np.ndarray:
-    """The line on which each row begins, the header's first. Blank lines are no rows, as pyarrow has it."""
+def _line_number(place: str) -> int:
+    return int(place.removeprefix("row "))
+
+
+def row_starts(request: Request, data: bytes, delimiter: str) -> tuple[np.ndarray, np.ndarray]:
+    """The line on which each row begins, the header's first; and the blank lines, which are no rows for pyarrow."""
     array = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(array == ord("\n"))
     inside = np.zeros(len(ends), dtype=bool)
-    quoted = re.compile(rb'(?:\A|(?<=[\n' + re.escape(delimiter.encode()) + rb']))"(?:[^"]|"")*+("?)')
+    quoted = re.compile(rb"(?:\A|(?<=[\n" + re.escape(delimiter.encode()) + rb']))"(?:[^"]|"")*+("?)')
     for match in quoted.finditer(data):
         first, last = np.searchsorted(ends, (match.start(), match.end()))
         if not match[1]:
@@ -63,7 +70,8 @@ def row_starts(request: Request, data: bytes, delimiter: str) -> np.ndarray:
     lines = np.concatenate([[1], np.flatnonzero(~inside) + 2])
     begins = np.concatenate([[0], ends[~inside] + 1])
     stops = np.concatenate([ends[~inside], [len(data)]])
-    return lines[stops > begins]
+    blank = (stops == begins) & (begins < len(data))
+    return lines[stops > begins], lines[blank]
 
 
 def _parse(request: Request, data: bytes, delimiter: str, starts: np.ndarray) -> Any:
@@ -71,20 +79,22 @@ def _parse(request: Request, data: bytes, delimiter: str, starts: np.ndarray) ->
     csv = require("pyarrow.csv", "train")
     arrow = require("pyarrow", "train")
     bad: list[Any] = []
-    # A blank line before the header would shift the numbers that pyarrow counts.
-    options = csv.ReadOptions(use_threads=False, block_size=len(data) + 1)
+
+    def keep_bad(row: Any) -> str:
+        bad.append(row)
+        return "skip"
+
+    options = csv.ReadOptions(use_threads=False, block_size=min(len(data) + 1, BLOCK))  # threads: no row numbers
     parse = csv.ParseOptions(
         delimiter=delimiter,
         newlines_in_values=True,
-        invalid_row_handler=lambda row: bad.append(row) or "skip",
+        invalid_row_handler=keep_bad,
     )
     try:
         header = csv.open_csv(arrow.BufferReader(data), options, parse).schema.names
         _check_header(request, header, delimiter, int(starts[0]))
         bad.clear()
-        convert = csv.ConvertOptions(
-            column_types=dict.fromkeys(header, arrow.string()), strings_can_be_null=False
-        )
+        convert = csv.ConvertOptions(column_types=dict.fromkeys(header, arrow.string()), strings_can_be_null=False)
         table = csv.read_csv(arrow.BufferReader(data), options, parse, convert)
     except arrow.ArrowException as error:
         raise request.fail(None, "a table", str(error).splitlines()[0][:160]) from None

@@ -1,0 +1,88 @@
+"""Recipes for the embedded sets, each chosen by the validation part alone. `unrolled demo` runs them.
+
+train(recipe("speakers"), out="runs/speakers")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unrolled.errors import DataError, expected
+from unrolled.training.recipe import Recipe
+
+__all__ = ["FIELDS", "recipe"]
+
+FIELDS: dict[str, dict[str, Any]] = {
+    # 216 training utterances: noise, dropout and averaged weights against learning them by heart.
+    "speakers": {
+        "task": "classify",
+        "cell": "gru",
+        "hidden": 100,
+        "pooling": "attention",
+        "output_dropout": 0.5,
+        "feature_noise": 0.3,
+        "label_smoothing": 0.1,
+        "average": 0.99,
+        "weight_decay": 0.01,
+        "batch_size": 16,
+        "learning_rate": 3e-3,
+        "schedule": "cosine",
+        "epochs": 60,
+        "patience": None,
+    },
+    # Words that the training conversations do not have are read letter by letter; word dropout makes room for them.
+    "tags": {
+        "task": "tag",
+        "hidden": 128,
+        "embedding": 100,
+        "input_dropout": 0.3,
+        "output_dropout": 0.3,
+        "word_dropout": 0.05,
+        "average": 0.999,
+        "schedule": "cosine",
+        "epochs": 8,
+    },
+    "poems": {
+        "task": "lm",
+        "hidden": 256,
+        "embedding": 256,
+        "tie_weights": True,
+        "input_dropout": 0.3,
+        "output_dropout": 0.3,
+        "batch_size": 16,
+        "chunk": 44,
+        "learning_rate": 4e-3,
+        "epochs": 20,
+    },
+    "plays": {
+        "task": "lm",
+        "hidden": 256,
+        "embedding": 64,
+        "batch_size": 32,
+        "chunk": 64,
+        "learning_rate": 4e-3,
+        "epochs": 5,
+    },
+    "cities": {
+        "task": "classify",
+        "tokenizer": "chars",
+        "hidden": 128,
+        "embedding": 32,
+        "pooling": "max",
+        "output_dropout": 0.3,
+        "average": 0.99,
+        "schedule": "cosine",
+        "epochs": 15,
+    },
+}
+
+
+def recipe(name: str, **changes: Any) -> Recipe:
+    """The recipe of an embedded set, with some fields changed.
+
+    Raises:
+        DataError: there is no set of that name.
+    """
+    if name not in FIELDS:
+        raise DataError(expected("example", f"one of {', '.join(FIELDS)}", repr(name)))
+    return Recipe(**{"data": name, **FIELDS[name], **changes})

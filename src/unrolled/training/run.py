@@ -1,0 +1,176 @@
+"""What a person does with a run: train it, go on with it, score it, ask it.
+
+result = train(Recipe(task="classify", data="speakers"), out="runs/speakers")
+print(result.report)
+load("runs/speakers").predict([features])
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unrolled.bundle import write_atomically
+from unrolled.data.examples import Splits
+from unrolled.errors import RecipeError, expected
+from unrolled.training.folder import RunFolder
+from unrolled.training.loop import Loop, Progress, Silent
+from unrolled.training.recipe import Recipe
+from unrolled.training.report import Numbers, Report
+from unrolled.training.sources import open_inputs, open_parts, published
+from unrolled.training.tasks import Task, find
+from unrolled.training.trained import Trained, find_device
+
+__all__ = ["Result", "evaluate", "generate", "load", "predict", "resume", "train"]
+
+# What may differ when a run goes on: nothing that the weights so far depend on.
+CHANGEABLE = ("epochs", "patience", "device", "threads", "backend", "log_every")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    run: Path
+    report: Report  # on the test part, or on the validation part where there is no test part
+    valid: Numbers  # of the best epoch
+    best_epoch: int
+    epochs: int  # that were trained; fewer than asked for where patience ended
+    seconds: float
+    notes: list[str]  # on the data
+
+    def __str__(self) -> str:
+        return (
+            f"{self.report}\nbest epoch {self.best_epoch} of {self.epochs}, {self.seconds:.0f} s; saved in {self.run}"
+        )
+
+
+def train(recipe: Recipe, *, out: str | Path, progress: Progress | None = None) -> Result:
+    """Train a model and score it on the test part.
+
+    Args:
+        out: the run folder, which must not exist; it is made when the data are read and training begins.
+        progress: who watches; see `loop.Progress`.
+
+    Raises:
+        RunError: the folder exists, or the loss or a gradient is no longer finite.
+        DataError: the data cannot be used.
+    """
+    folder = RunFolder(out)
+    folder.check_free()
+    with _machine(recipe):
+        parts = open_parts(recipe)
+        task = find(recipe.task).prepare(recipe, parts.train)
+        loop = _loop(task, parts, folder, progress)
+        folder.create(recipe)
+        return _finish(loop, parts)
+
+
+def resume(run: str | Path, *, progress: Progress | None = None, **changes: Any) -> Result:
+    """Go on with a run from its last checkpoint, as if it had not stopped.
+
+    Args:
+        changes: fields of the recipe that may differ from here on, such as more `epochs`.
+    """
+    folder = RunFolder(run)
+    folder.check_run()
+    recipe = Recipe.load(folder.recipe_file)
+    for name in changes:
+        if name not in CHANGEABLE:
+            way_out = "Start another run with --recipe and --out."
+            raise RecipeError(
+                expected(name, f"as in the run; only {', '.join(CHANGEABLE)} may change", changes[name], way_out)
+            )
+    recipe = recipe.replace(**changes)
+    with _machine(recipe):
+        parts = open_parts(recipe)
+        loop = _loop(find(recipe.task).prepare(recipe, parts.train), parts, folder, progress)
+        loop.restore()
+        folder.forget_after(loop.counters.epoch)
+        write_atomically(folder.recipe_file, recipe.dump().encode())
+        return _finish(loop, parts)
+
+
+def load(run: str | Path, device: str = "auto") -> Trained:
+    """The model of a run folder or of a bundle."""
+    return Trained.load(run, device)
+
+
+def evaluate(run: str | Path, data: str | Path) -> Report:
+    """Score a run on labelled data (a file, or an embedded set's name for its test part)."""
+    return load(run).evaluate(data)
+
+
+def predict(run: str | Path, inputs: Iterable[Any] | str | Path) -> Iterator[dict[str, Any]]:
+    """Answers in the order of the inputs: texts, lists of tokens, arrays of features; or the path of a file."""
+    trained = load(run)
+    if isinstance(inputs, str | Path):
+        inputs = open_inputs(inputs, trained.recipe).items
+    return trained.predict_each(inputs)
+
+
+def generate(
+    run: str | Path,
+    prompt: str = "",
+    length: int = 200,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+    stop: str | None = None,
+) -> str:
+    """Continue a text with a language model.
+
+    Args:
+        length: tokens to add; fewer where the model ends the document, or writes `stop`.
+        temperature: below 1 sharper, above 1 flatter; 0 takes the likeliest.
+        seed: the same seed gives the same text.
+    """
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "stop": stop}
+    return load(run).generate(prompt, length, **options)
+
+
+def _loop(task: Task, parts: Splits, folder: RunFolder, progress: Progress | None) -> Loop:
+    torch.manual_seed(task.recipe.seed)
+    model = task.build().to(find_device(task.recipe.device))
+    train, valid = task.encode(parts.train), task.encode(parts.valid)
+    watcher = progress if progress is not None else Silent()
+    for note in [*parts.train.notes, *(f"{parts.valid.name}: {note}" for note in valid.notes)]:
+        watcher.note(note)
+    return Loop(task, model, train, valid, folder, watcher)
+
+
+def _finish(loop: Loop, parts: Splits) -> Result:
+    """Run the loop, then score the best weights."""
+    started = time.perf_counter()
+    loop.run()
+    seconds = time.perf_counter() - started
+    scored = parts.test if len(parts.test) else parts.valid
+    best = Trained.load(loop.folder.model_file, loop.recipe.device)
+    report = best.task.report(best.model, scored, lambda: parts.train)
+    report = replace(report, published=published(loop.recipe) if scored is parts.test else ())
+    counters = loop.counters
+    loop.folder.log(event="end", best_epoch=counters.best_epoch, seconds=round(seconds, 3), test=report.to_dict())
+    notes = list(parts.train.notes)
+    return Result(loop.folder.path, report, counters.best_valid, counters.best_epoch, counters.epoch, seconds, notes)
+
+
+@contextmanager
+def _machine(recipe: Recipe) -> Iterator[None]:
+    """The recipe's threads, and random numbers of its own: the caller's are as they were afterwards."""
+    device = find_device(recipe.device)
+    threads = torch.get_num_threads()
+    if recipe.threads is not None:
+        torch.set_num_threads(recipe.threads)
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,92 @@
+"""From the names in a recipe to data: files, embedded sets, and the split where files do not bring one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unrolled.data import Columns, Dataset, check_labels, examples, read, split
+from unrolled.data.examples import Splits
+from unrolled.errors import DataError, RecipeError, expected
+from unrolled.training.recipe import Recipe
+
+__all__ = ["open_data", "open_inputs", "open_parts", "published"]
+
+
+def open_parts(recipe: Recipe) -> Splits:
+    """The training, validation and test parts. A part that a file names is that file, whole.
+
+    Raises:
+        DataError: a file cannot be read, a part is empty, or a label is not seen in the training part.
+        RecipeError: an embedded set is for another task.
+    """
+    if _is_example(recipe.data):
+        train, valid, test, _ = _example(recipe.data, recipe)
+        notes = [*train.notes, *valid.notes, *test.notes]
+    else:
+        train, valid, test = _split(read_file(recipe.data, recipe), recipe)
+        notes = list(train.notes)
+    if recipe.valid is not None:
+        valid = open_data(recipe.valid, recipe)
+        notes += valid.notes
+    if recipe.test is not None:
+        test = open_data(recipe.test, recipe)
+        notes += test.notes
+    if not len(train) or not len(valid):
+        empty = "train" if not len(train) else "valid"
+        raise DataError(expected(f"{recipe.data}: the {empty} part", "at least one item", "none", "Bring more data."))
+    for part in (valid, test):
+        if part.kind != train.kind if len(part) else False:
+            raise DataError(expected(part.name, f"{train.kind}, as {train.name}", part.kind))
+        check_labels(train, part)
+    train.notes[:] = list(dict.fromkeys(notes))
+    return Splits(train, valid, test, recipe.task)
+
+
+def _split(whole: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset, Dataset]:
+    """The whole file trains, but for the parts that no other file brings."""
+    shares = (
+        0.0 if recipe.valid is not None else recipe.valid_share,
+        0.0 if recipe.test is not None else recipe.test_share,
+    )
+    if not any(shares):
+        return whole, Dataset([]), Dataset([])
+    parts = split(whole, (1 - sum(shares), *shares))
+    parts[0].notes[:0] = whole.notes
+    return parts
+
+
+def open_data(name: str, recipe: Recipe) -> Dataset:
+    """A labelled file, or the test part of an embedded set."""
+    return _example(name, recipe).test if _is_example(name) else read_file(name, recipe)
+
+
+def open_inputs(path: str | Path, recipe: Recipe) -> Dataset:
+    """A file without labels, to predict."""
+    return read_file(path, recipe, labelled=False)
+
+
+def read_file(path: str | Path, recipe: Recipe, *, labelled: bool = True) -> Dataset:
+    names = ("text", "label", "tokens", "tags", "features", "id", "time", "group")
+    columns = Columns(**{name: getattr(recipe, name) for name in names})
+    return read(path, task=recipe.task, format=recipe.format, columns=columns, labelled=labelled)
+
+
+def published(recipe: Recipe) -> list[tuple[str, str, str]]:
+    """The figures that others reported on an embedded set's test part."""
+    if not _is_example(recipe.data) or recipe.test is not None:
+        return []
+    return [(entry.what, entry.figure, entry.source) for entry in examples.describe(recipe.data).published]
+
+
+def _is_example(name: str) -> bool:
+    return name in examples.NAMES and not Path(name).is_file()
+
+
+def _example(name: str, recipe: Recipe) -> Splits:
+    example = examples.describe(name)
+    if example.task != recipe.task:
+        way_out = f"Write: unrolled train {example.task} {name}"
+        raise RecipeError(
+            expected("task", f"{example.task}, which the embedded set {name} is for", recipe.task, way_out)
+        )
+    return examples.load(name)

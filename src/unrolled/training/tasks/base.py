@@ -1,0 +1,135 @@
+"""What a task brings to the one loop: its vocabularies, its model, its losses, its scores, its answers.
+
+The loop asks for `steps`, a generator of losses. It takes an optimizer step between two of them, so the generator
+computes each loss when it is asked for, with the weights of that moment; a state that goes from chunk to chunk
+stays inside the generator.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from torch import Tensor, nn
+
+from unrolled.data import Dataset, Item
+from unrolled.training.recipe import Recipe
+from unrolled.training.report import Numbers, Report
+
+__all__ = ["Encoded", "StepLoss", "Task", "TrainingPart"]
+
+
+# Asks for the training part, for a baseline that is too large to be saved; None where the data are not at hand.
+TrainingPart = Callable[[], Dataset | None]
+
+
+class StepLoss(NamedTuple):
+    """One loss to go down by, and how to find what broke it."""
+
+    loss: Tensor  # () what the gradient is taken of
+    mean: Tensor  # () nats a position, for the log
+    positions: int  # how many positions `mean` is the mean of
+    rows: Sequence[str]  # what to call the rows: "reviews.csv:17"
+    call: tuple[tuple[Any, ...], dict[str, Any]]  # the model's arguments
+    by_row: Callable[[], Tensor]  # (B,) computes each row's own loss again
+
+
+class Encoded(NamedTuple):
+    """A data set as numbers."""
+
+    rows: Sequence[Any]  # one an item; what they are is the task's own business
+    targets: Sequence[np.ndarray]
+    where: Sequence[str]
+    unknown: int = 0  # tokens that the vocabulary does not have
+    tokens: int = 0
+
+    @property
+    def notes(self) -> list[str]:
+        if not self.unknown:
+            return []
+        return [f"{self.unknown:,} of {self.tokens:,} tokens are not in the vocabulary and were read as <unk>"]
+
+
+class Task(ABC):
+    """A task, with what it learnt about the data before training."""
+
+    name: ClassVar[str]
+    unit: ClassVar[str]  # what the report counts
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+
+    # before training
+
+    @classmethod
+    @abstractmethod
+    def prepare(cls, recipe: Recipe, train: Dataset) -> Task:
+        """Measure the training part: vocabularies, labels, scale, the baseline."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """What `prepare` measured, for the header of the bundle."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, recipe: Recipe, saved: dict[str, Any]) -> Task:
+        """The inverse of `to_dict`."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The model, with its first weights."""
+
+    @abstractmethod
+    def encode(self, dataset: Dataset) -> Encoded:
+        """A labelled data set as numbers."""
+
+    # training
+
+    @abstractmethod
+    def step_count(self, data: Encoded) -> int:
+        """Optimizer steps of one epoch."""
+
+    @abstractmethod
+    def steps(self, model: nn.Module, data: Encoded, rng: np.random.Generator) -> Iterator[StepLoss]:
+        """The losses of one epoch, each computed when it is asked for."""
+
+    # afterwards
+
+    @abstractmethod
+    def measure(self, model: nn.Module, data: Encoded) -> Numbers:
+        """The metrics, and `nats`: the mean loss, which decides between equal scores."""
+
+    @abstractmethod
+    def score(self, metrics: Numbers) -> tuple[str, float, bool]:
+        """What early stopping looks at: its name, its value, and whether more is better."""
+
+    @abstractmethod
+    def baselines(self, dataset: Dataset, train: TrainingPart) -> dict[str, Numbers]:
+        """The metrics of what a trivial model would have said, by its name."""
+
+    @abstractmethod
+    def item(self, given: Any, where: str) -> Item:
+        """An item from what a caller of `predict` gave."""
+
+    @abstractmethod
+    def predict(self, model: nn.Module, items: Sequence[Item]) -> list[dict[str, Any]]:
+        """One dict an item, in order."""
+
+    def rank(self, metrics: Numbers) -> tuple[float, float]:
+        """Better results compare greater: the score first, then the loss."""
+        _, value, more = self.score(metrics)
+        return (value if more else -value, -metrics["nats"])
+
+    def report(self, model: nn.Module, dataset: Dataset, train: TrainingPart) -> Report:
+        """Score a labelled data set."""
+        encoded = self.encode(dataset)
+        metrics = self.measure(model, encoded)
+        notes = [*dataset.notes, *encoded.notes, *self.remarks(metrics)]
+        return Report(dataset.name, metrics, self.baselines(dataset, train), int(metrics["items"]), self.unit, notes)
+
+    def remarks(self, metrics: Numbers) -> list[str]:
+        """Lines that a reader of the numbers should know."""
+        del metrics
+        return []

@@ -1,0 +1,126 @@
+"""Classification, many to one: a sequence of tokens or features in, one label out.
+
+Score    accuracy on the validation part. Baseline: always the most frequent label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unrolled.data import Dataset, Item, Vocabulary, batch_indices
+from unrolled.errors import DataError, expected
+from unrolled.models import Batch
+from unrolled.training.baselines import MajorityClass
+from unrolled.training.losses import cross_entropy, row_losses
+from unrolled.training.metrics import Classification
+from unrolled.training.recipe import Recipe
+from unrolled.training.report import Numbers
+from unrolled.training.tasks.aligned import EVALUATION_BATCH, device_of, encode_rows, lengths_of, model_from
+from unrolled.training.tasks.base import Encoded, StepLoss, Task, TrainingPart
+from unrolled.training.tasks.reading import Reading, Row
+
+__all__ = ["Classify"]
+
+
+class Classify(Task):
+    name, unit = "classify", "items"
+
+    def __init__(self, recipe: Recipe, reading: Reading, labels: Vocabulary, majority: str) -> None:
+        super().__init__(recipe)
+        self.reading, self.labels, self.majority = reading, labels, MajorityClass(majority)
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, train: Dataset) -> Classify:
+        names = [item.label for item in train if item.label is not None]
+        labels = Vocabulary.of_labels(names)
+        if len(labels) < 2:
+            found = f"{len(labels)} ({', '.join(labels.tokens)})"
+            raise DataError(expected(f"{train.name}: labels", "two or more different ones", found, "Check --label."))
+        return cls(recipe, Reading.fit(recipe, train), labels, MajorityClass.fit(names).label)
+
+    def to_dict(self) -> dict[str, Any]:
+        saved = {"reading": self.reading.to_dict(), "labels": self.labels.to_dict()}
+        return saved | {"majority": self.majority.label}
+
+    @classmethod
+    def from_dict(cls, recipe: Recipe, saved: dict[str, Any]) -> Classify:
+        labels = Vocabulary.from_dict(saved["labels"])
+        return cls(recipe, Reading.from_dict(saved["reading"]), labels, saved["majority"])
+
+    def build(self) -> nn.Module:
+        return model_from(self.recipe, self.reading, classes=len(self.labels), pooling=self.recipe.pooling)
+
+    def encode(self, dataset: Dataset) -> Encoded:
+        targets = [self.labels.encode([item.label or ""]) for item in dataset]
+        return encode_rows(self.reading, dataset, targets)
+
+    # training
+
+    def step_count(self, data: Encoded) -> int:
+        return -(-len(data.rows) // self.recipe.batch_size)
+
+    def steps(self, model: nn.Module, data: Encoded, rng: np.random.Generator) -> Iterator[StepLoss]:
+        for indices in batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng):
+            batch = self._batch(data, indices).to(device_of(model))
+            assert batch.targets is not None
+            logits = model(batch)
+            loss = cross_entropy(logits, batch.targets, label_smoothing=self.recipe.label_smoothing)
+
+            def by_row(batch: Batch = batch) -> Tensor:
+                assert batch.targets is not None
+                return row_losses(model(batch), batch.targets)[0]
+
+            rows = [data.where[i] for i in indices]
+            yield StepLoss(loss, loss.detach(), len(indices), rows, ((batch,), {}), by_row)
+
+    def _batch(self, data: Encoded, indices: np.ndarray) -> Batch:
+        targets = np.concatenate([data.targets[i] for i in indices])
+        return self.reading.batch([data.rows[i] for i in indices], targets)
+
+    # afterwards
+
+    def measure(self, model: nn.Module, data: Encoded) -> Numbers:
+        metric = Classification(len(self.labels))
+        log_probabilities = self._log_probabilities(model, data.rows)
+        targets = np.concatenate([np.zeros(0, np.int64), *data.targets])
+        metric.update(log_probabilities.argmax(-1), targets)
+        nats = -float(log_probabilities[np.arange(len(targets)), targets].mean()) if len(targets) else 0.0
+        return metric.compute() | {"nats": nats}
+
+    def score(self, metrics: Numbers) -> tuple[str, float, bool]:
+        return "accuracy", metrics["accuracy"], True
+
+    def baselines(self, dataset: Dataset, train: TrainingPart) -> dict[str, Numbers]:
+        del train
+        metric = Classification(len(self.labels))
+        truth = self.labels.encode(item.label or "" for item in dataset)
+        metric.update(self.labels.encode(self.majority.predict(len(truth))), truth)
+        return {f"always {self.majority.label!r}": metric.compute()}
+
+    def item(self, given: Any, where: str) -> Item:
+        return self.reading.item(given, where)
+
+    def predict(self, model: nn.Module, items: Sequence[Item]) -> list[dict[str, Any]]:
+        """label, its probability, the scores (probabilities) of all labels, and the tokens that are not known."""
+        rows = [self.reading.encode(item) for item in items]
+        answers = []
+        for row, probabilities in zip(rows, np.exp(self._log_probabilities(model, rows)), strict=True):
+            best = int(probabilities.argmax())
+            scores = {label: float(p) for label, p in zip(self.labels.tokens, probabilities, strict=True)}
+            answer = {"label": self.labels.tokens[best], "probability": float(probabilities[best]), "scores": scores}
+            answers.append(answer | ({"unknown": list(row.unknown)} if row.unknown else {}))
+        return answers
+
+    @torch.no_grad()
+    def _log_probabilities(self, model: nn.Module, rows: Sequence[Row]) -> np.ndarray:
+        """(N, C) float64, in the order of the rows."""
+        result = np.zeros((len(rows), len(self.labels)))
+        for indices in batch_indices([len(row) for row in rows], EVALUATION_BATCH):
+            batch = self.reading.batch([rows[i] for i in indices]).to(device_of(model))
+            result[indices] = model(batch).cpu().double().log_softmax(-1).numpy()
+        return result

@@ -1,0 +1,145 @@
+"""Tagging, many to many and aligned: one tag for each token or time step.
+
+Score    span F1 where the tags mark spans (B-, I-), else the share of right tags. Baseline: each word's most frequent
+         tag; for features, the most frequent tag of all.
+Variant  Where the tags are B-, I- and O, only sequences that this scheme allows are given, with a CRF or without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unrolled.data import Dataset, Item, Vocabulary, batch_indices, pad
+from unrolled.errors import DataError, expected
+from unrolled.models import Batch, Tagger, bio_allowed
+from unrolled.training.baselines import MostFrequentTag
+from unrolled.training.losses import row_losses
+from unrolled.training.metrics import Tagging, is_span_scheme
+from unrolled.training.recipe import Recipe
+from unrolled.training.report import Numbers
+from unrolled.training.tasks.aligned import EVALUATION_BATCH, device_of, encode_rows, lengths_of, model_from
+from unrolled.training.tasks.base import Encoded, StepLoss, Task, TrainingPart
+from unrolled.training.tasks.reading import Reading, Row
+
+__all__ = ["Tag"]
+
+
+class Tag(Task):
+    name, unit = "tag", "tokens"
+
+    def __init__(self, recipe: Recipe, reading: Reading, tags: Vocabulary, usual: MostFrequentTag) -> None:
+        super().__init__(recipe)
+        self.reading, self.tags, self.usual = reading, tags, usual
+        self.spans = is_span_scheme(tags.tokens)
+        bio = self.spans and {tag[:2] for tag in tags.tokens} <= {"B-", "I-", "O"}
+        self.allowed = bio_allowed(tags.tokens) if bio else None
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, train: Dataset) -> Tag:
+        tags = Vocabulary.of_labels(tag for item in train for tag in item.tags or ())
+        if len(tags) < 2:
+            found = f"{len(tags)} ({', '.join(tags.tokens)})"
+            raise DataError(expected(f"{train.name}: tags", "two or more different ones", found, "Check --tags."))
+        reading = Reading.fit(recipe, train)
+        usual = MostFrequentTag.fit((_words(item) for item in train), (item.tags or () for item in train))
+        return cls(recipe, reading, tags, usual)
+
+    def to_dict(self) -> dict[str, Any]:
+        usual = {"tags": self.usual.tags, "unknown": self.usual.unknown}
+        return {"reading": self.reading.to_dict(), "tags": self.tags.to_dict(), "usual": usual}
+
+    @classmethod
+    def from_dict(cls, recipe: Recipe, saved: dict[str, Any]) -> Tag:
+        usual = MostFrequentTag(dict(saved["usual"]["tags"]), saved["usual"]["unknown"])
+        return cls(recipe, Reading.from_dict(saved["reading"]), Vocabulary.from_dict(saved["tags"]), usual)
+
+    def build(self) -> nn.Module:
+        return model_from(self.recipe, self.reading, classes=len(self.tags), crf=self.recipe.crf)
+
+    def encode(self, dataset: Dataset) -> Encoded:
+        return encode_rows(self.reading, dataset, [self.tags.encode(item.tags or ()) for item in dataset])
+
+    # training
+
+    def step_count(self, data: Encoded) -> int:
+        return -(-len(data.rows) // self.recipe.batch_size)
+
+    def steps(self, model: nn.Module, data: Encoded, rng: np.random.Generator) -> Iterator[StepLoss]:
+        assert isinstance(model, Tagger)
+        for indices in batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng):
+            batch = self._batch(data, indices).to(device_of(model))
+            loss = model.loss(model(batch), batch)
+
+            def by_row(batch: Batch = batch) -> Tensor:
+                return _sums(model, model(batch), batch)
+
+            positions = int(batch.lengths.sum())
+            rows = [data.where[i] for i in indices]
+            yield StepLoss(loss, loss.detach(), positions, rows, ((batch,), {}), by_row)
+
+    def _batch(self, data: Encoded, indices: np.ndarray) -> Batch:
+        targets, _ = pad([data.targets[i] for i in indices])
+        return self.reading.batch([data.rows[i] for i in indices], targets)
+
+    # afterwards
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, data: Encoded) -> Numbers:
+        assert isinstance(model, Tagger)
+        metric, nats = Tagging(spans=self.spans), 0.0
+        for indices in batch_indices(lengths_of(data), EVALUATION_BATCH):
+            batch = self._batch(data, indices).to(device_of(model))
+            scores = model(batch)
+            nats += float(_sums(model, scores, batch).cpu().double().sum())
+            found = model.decode(scores, batch.lengths, allowed=self.allowed)
+            truth = (data.targets[i] for i in indices)
+            metric.update([self.tags.decode(row) for row in found], [self.tags.decode(row) for row in truth])
+        return metric.compute() | {"nats": nats / max(metric.tokens, 1)}
+
+    def score(self, metrics: Numbers) -> tuple[str, float, bool]:
+        name = "span_f1" if self.spans else "token_accuracy"
+        return name.replace("_", " "), metrics[name], True
+
+    def baselines(self, dataset: Dataset, train: TrainingPart) -> dict[str, Numbers]:
+        del train
+        metric = Tagging(spans=self.spans)
+        metric.update((self.usual.predict(_words(item)) for item in dataset), (item.tags or () for item in dataset))
+        return {
+            "the word's most frequent tag" if self.reading.scaler is None else "the most frequent tag": metric.compute()
+        }
+
+    def item(self, given: Any, where: str) -> Item:
+        item = self.reading.item(given, where)
+        return Item(where, tokens=tuple((item.text or "").split())) if item.kind == "text" else item
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, items: Sequence[Item]) -> list[dict[str, Any]]:
+        """tokens (none for features), a tag for each, and the tokens that are not known."""
+        assert isinstance(model, Tagger)
+        rows: list[Row] = [self.reading.encode(item) for item in items]
+        answers: list[dict[str, Any]] = [{} for _ in items]
+        for indices in batch_indices([len(row) for row in rows], EVALUATION_BATCH):
+            batch = self.reading.batch([rows[i] for i in indices]).to(device_of(model))
+            found = model.decode(model(batch), batch.lengths, allowed=self.allowed)
+            for i, tags in zip(indices, found, strict=True):
+                tokens = {} if self.reading.scaler is not None else {"tokens": self.reading.tokens(items[i])}
+                unknown = {"unknown": list(rows[i].unknown)} if rows[i].unknown else {}
+                answers[i] = {**tokens, "tags": self.tags.decode(tags), **unknown}
+        return answers
+
+
+def _words(item: Item) -> Sequence[str]:
+    return item.tokens if item.tokens is not None else [""] * item.length  # features: any step is like any other
+
+
+def _sums(model: Tagger, scores: Tensor, batch: Batch) -> Tensor:
+    """(B,) nats of each row's tags."""
+    assert batch.targets is not None
+    if model.crf is not None:
+        return model.crf.nll(scores, batch.targets, batch.lengths)
+    return row_losses(scores, batch.targets, lengths=batch.lengths)[0]

@@ -150,6 +150,15 @@ def test_predict_a_file_without_labels(run: Any, runs: Path, tmp_path: Path) -> 
     ]
 
 
+def test_the_format_of_a_file_can_be_named(run: Any, runs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "new.data"
+    file.write_bytes((runs / "data.csv").read_bytes())
+    assert run("predict", runs / "classify", "--file", file).code == 1
+    assert len(run("predict", runs / "classify", "--file", file, "--format", "csv").lines) == 8
+    assert run("evaluate", runs / "classify", file, "--format", "csv", "--json").lines[0]["items"] == 8
+    assert run("evaluate", runs / "classify", file, "--format", "parchment").code == 2
+
+
 def test_predict_tags_and_features(run: Any, runs: Path) -> None:
     (line,) = run("predict", runs / "tag", "warm soup").lines
     assert line["tokens"] == ["warm", "soup"]
@@ -284,11 +293,11 @@ def test_lines_that_are_there_go_together_and_in_order() -> None:
 
 
 def test_an_error_of_the_input_comes_after_what_was_read() -> None:
-    got: list[inputs.Input] = []
+    lines = inputs.from_stream(io.BytesIO(b"a\n\xff\n"), features=False, name="in")
+    batches = inputs.gathered(lines, 1)
+    assert [one.where for one in next(batches)] == ["in:1"]
     with pytest.raises(DataError, match="in:2"):
-        for batch in inputs.gathered(inputs.from_stream(io.BytesIO(b"a\n\xff\n"), features=False, name="in"), 4):
-            got += batch
-    assert [one.where for one in got] == ["in:1"]
+        next(batches)
 
 
 def test_a_byte_order_mark_is_no_text() -> None:

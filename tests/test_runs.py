@@ -86,6 +86,7 @@ def test_two_epochs_and_two_more_are_four(make, tmp_path):
     train(make(tmp_path, epochs=4, **options), out=tmp_path / "whole")
     train(make(tmp_path, epochs=2, **options), out=tmp_path / "parts")
     resume(tmp_path / "parts", epochs=4)
+    assert len(_events(tmp_path / "parts", "end")) == 1
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
     assert (tmp_path / "whole" / "recipe.toml").read_text() == (tmp_path / "parts" / "recipe.toml").read_text()
 

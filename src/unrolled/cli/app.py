@@ -28,6 +28,10 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Look at the data sets that come with the package.")
 app.add_typer(data_app, name="data")
 
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", metavar="WORD", help="The file's format. Default: as in training.", show_default=False),
+]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its model.safetensors.")]
 
 
@@ -170,6 +174,7 @@ def train(
 def evaluate(
     run: RunArgument,
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file, or an embedded set's name.")],
+    format: FormatOption = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
     """Score a trained model on labelled data, beside the trivial baseline.
@@ -183,7 +188,7 @@ def evaluate(
     """
     from unrolled.cli import jobs
 
-    jobs.evaluate(run, data, as_json=json)
+    jobs.evaluate(run, data, format, as_json=json)
 
 
 @app.command()
@@ -198,6 +203,7 @@ def predict(
         Path | None,
         typer.Option("--file", help="A data file without labels, or a text a line.", show_default=False),
     ] = None,
+    format: FormatOption = None,
 ) -> None:
     """Predict, one JSON object a line. Without TEXT or --file, reads standard input line by line.
 
@@ -209,7 +215,7 @@ def predict(
     """
     from unrolled.cli import jobs
 
-    jobs.predict(run, text or [], file)
+    jobs.predict(run, text or [], file, format)
 
 
 @app.command()

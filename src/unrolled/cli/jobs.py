@@ -22,7 +22,7 @@ DEMOS: dict[str, dict[str, Any]] = {
     "tags": {"epochs": 5},
     "poems": {"hidden": 256},
     "plays": {"hidden": 256, "epochs": 5},
-    "cities": {"tokenizer": "chars", "embedding": 32, "epochs": 15},
+    "cities": {"tokenizer": "chars", "embedding": 32, "hidden": 64, "batch_size": 128, "epochs": 8},
 }
 AT_A_TIME = 256  # inputs that are predicted side by side
 
@@ -139,14 +139,21 @@ def _next_command(trained: Trained, run: Path) -> str:
     return f'unrolled predict {run} "{"some words" if trained.recipe.task == "tag" else "some text"}"'
 
 
-def evaluate(run: Path, data: str, *, as_json: bool) -> None:
+def evaluate(run: Path, data: str, format: str | None, *, as_json: bool) -> None:
     from unrolled.training import load
+    from unrolled.training.sources import open_data
 
-    report = load(run).evaluate(data)
+    trained = load(run)
+    report = trained.evaluate(open_data(data, _reading_as(trained, format)))
     if as_json:
         print(json.dumps(_rounded(report.to_dict()), ensure_ascii=False, allow_nan=False))
     else:
         show_report(report)
+
+
+def _reading_as(trained: Trained, format: str | None) -> Recipe:
+    """The recipe by which a file is read: that of the run, but for the format where one is named."""
+    return trained.recipe if format is None else trained.recipe.replace(format=format)
 
 
 def takes_features(trained: Trained) -> bool:
@@ -154,7 +161,7 @@ def takes_features(trained: Trained) -> bool:
     return getattr(reading, "scaler", None) is not None
 
 
-def predict(run: Path, texts: Sequence[str], file: Path | None) -> None:
+def predict(run: Path, texts: Sequence[str], file: Path | None, format: str | None = None) -> None:
     from unrolled.cli.inputs import from_arguments, from_stream, gathered
     from unrolled.training import load
 
@@ -163,7 +170,7 @@ def predict(run: Path, texts: Sequence[str], file: Path | None) -> None:
     trained = load(run)
     features = takes_features(trained)
     if file is not None and str(file) != "-":
-        _predict_file(trained, file)
+        _predict_file(trained, file, format)
     elif texts:
         inputs = list(from_arguments(texts, features=features))
         _print_answers((one.said() for one in inputs), trained.predict_each(one.value for one in inputs))
@@ -174,10 +181,10 @@ def predict(run: Path, texts: Sequence[str], file: Path | None) -> None:
             _print_answers((one.said() for one in batch), trained.predict(one.value for one in batch))
 
 
-def _predict_file(trained: Trained, file: Path) -> None:
+def _predict_file(trained: Trained, file: Path, format: str | None) -> None:
     from unrolled.training.sources import open_inputs
 
-    dataset = open_inputs(file, trained.recipe)
+    dataset = open_inputs(file, _reading_as(trained, format))
     notes(dataset.notes)
     said = ({"where": item.where} | ({} if item.text is None else {"text": item.text}) for item in dataset)
     _print_answers(said, trained.predict_each(dataset))

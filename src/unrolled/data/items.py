@@ -105,6 +105,7 @@ class Dataset:
         return self.items[0].kind
 
     def subset(self, indices: Iterable[int], name: str | None = None) -> Dataset:
+        """Some of the items, in the order given; the notes stay behind."""
         return Dataset([self.items[i] for i in indices], name or self.name, [])
 
 

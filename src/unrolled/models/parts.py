@@ -28,6 +28,7 @@ class Batch:
     targets: Tensor | None = None  # (B,) classes, or (B, T) tags
 
     def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
         moved = {name: part.to(device) for name, part in vars(self).items() if part is not None}
         return replace(self, **moved)
 

@@ -95,14 +95,15 @@ class RunFolder:
         return self.checkpoints / f"epoch-{epoch:04d}.safetensors"
 
     def forget_after(self, epoch: int) -> None:
-        """Drop the lines of metrics.jsonl that an interrupted epoch left: it is run again."""
+        """Drop the lines of metrics.jsonl that will be written again: those of a broken-off epoch, and the end."""
         if not self.metrics_file.is_file():
             return
         kept = []
         for line in self.metrics_file.read_text(encoding="utf-8").splitlines():
             try:
-                if json.loads(line).get("epoch", 0) <= epoch:
+                entry = json.loads(line)
+                if entry["event"] != "end" and entry["epoch"] <= epoch:
                     kept.append(line)
-            except ValueError:  # a line that was cut off when the machine stopped
+            except (ValueError, KeyError, TypeError):  # a line that was cut off when the machine stopped
                 continue
         bundle.write_atomically(self.metrics_file, "".join(line + "\n" for line in kept).encode())

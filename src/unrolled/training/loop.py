@@ -88,6 +88,7 @@ class Loop:
         self.optimizer = optimizer_for(self.recipe, self.model)
         self.average = Average(self.model, self.recipe.average)
         self.step_count = self.task.step_count(self.train)
+        self.saved_epoch = 0  # of the newest checkpoint
         measured = json.dumps(self.task.to_dict(), sort_keys=True).encode()
         self.fingerprint = hashlib.sha256(measured).hexdigest()  # of what the training data were measured to be
 
@@ -137,7 +138,7 @@ class Loop:
 
     def train_epoch(self, epoch: int) -> float:
         """One time through the training data (epochs count from 1). Returns the mean loss a position."""
-        torch.manual_seed(self.recipe.seed * 1_000_003 + epoch)
+        torch.manual_seed((self.recipe.seed * 1_000_003 + epoch) % 2**63)
         rng = np.random.default_rng([self.recipe.seed, epoch])
         self.model.train()
         total = positions = 0.0
@@ -193,7 +194,7 @@ class Loop:
 
     def _kept(self) -> str:
         """What the folder holds, for the message of a run that ends early."""
-        best, last = self.counters.best_epoch, self.counters.epoch
+        best, last = self.counters.best_epoch, self.saved_epoch
         model = f"; {self.folder.model_file} is that of epoch {best}, the best so far" if best else ""
         return f"The checkpoint after epoch {last} is kept in {self.folder.checkpoints}{model}."
 
@@ -213,6 +214,7 @@ class Loop:
         self.folder.save_checkpoint(
             self.counters.epoch, arrays, vars(self.counters) | {"fingerprint": self.fingerprint}
         )
+        self.saved_epoch = self.counters.epoch
 
     def restore(self) -> None:
         """Go back to the last checkpoint: weights, their average, the optimizer and the counters."""
@@ -230,6 +232,7 @@ class Loop:
             parts.setdefault(part, {})[key] = torch.from_numpy(array)
         try:
             self.counters = Counters(**counters)
+            self.saved_epoch = self.counters.epoch
             self.model.load_state_dict(parts["model"])
             for name, value in self.average.values.items():
                 value.copy_(parts["average"][name])

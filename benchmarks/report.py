@@ -1,0 +1,63 @@
+"""Write docs/results.md from benchmarks/results/*.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from harness import RESULTS, spread
+
+PAGE = Path(__file__).parent.parent / "docs" / "results.md"
+COMMANDS = {"slots": " FOLDER", "characters": " FILE"}
+ORDER = ("speakers", "tags", "slots", "characters", "poems", "parity")
+HIDDEN = ("items", "sentences", "spans", "characters")  # counts, not scores
+
+HEAD = """# Results
+
+Median over the seeds, with the least and the largest in brackets. Settings were chosen on validation data; the test
+part was scored once a seed. This page is written by `python benchmarks/report.py` from `benchmarks/results/`; each section
+names the command that repeats it.
+"""
+
+
+def section(name: str, record: dict[str, Any]) -> str:
+    """One benchmark as Markdown."""
+    lines = [f"## {record['title']}", "", f"Aim: {record['aim']}.", ""]
+    variants = list(record["runs"])
+    lines += ["| | " + " | ".join(variants) + " |", "|---|" + "--:|" * len(variants)]
+    first = record["runs"][variants[0]][0]
+    for metric in [metric for metric in first["metrics"] if metric not in HIDDEN]:
+        values = [spread([run["metrics"][metric] for run in record["runs"][variant]]) for variant in variants]
+        cells = [f"**{_number(mid)}** ({_number(low)} to {_number(high)})" for low, mid, high in values]
+        lines.append(f"| {metric.replace('_', ' ')} | " + " | ".join(cells) + " |")
+        for baseline, numbers in first["baselines"].items():
+            if metric in numbers:
+                shown = [_number(record["runs"][variant][0]["baselines"][baseline][metric]) for variant in variants]
+                lines.append(f"| … of the baseline, {baseline} | " + " | ".join(shown) + " |")
+    if "seconds" in first:
+        minutes = [spread([run["seconds"] / 60 for run in record["runs"][variant]]) for variant in variants]
+        cells = [f"{mid:.1f} ({low:.1f} to {high:.1f})" for low, mid, high in minutes]
+        lines.append("| training, minutes on one thread | " + " | ".join(cells) + " |")
+    versions = ", ".join(f"{package} {version}" for package, version in record["versions"].items())
+    scored = f"{first['items']:,} {first['unit']} scored, {len(record['runs'][variants[0]])} seeds."
+    lines += ["", f"{scored} {record['date']}, {record['machine']}, {versions}."]
+    lines += ["", f"`python benchmarks/{name}.py{COMMANDS.get(name, '')}`"]
+    lines += _note(name)
+    return "\n".join(lines) + "\n"
+
+
+def _note(name: str) -> list[str]:
+    path = RESULTS / f"{name}.md"
+    return ["", path.read_text(encoding="utf-8").strip()] if path.exists() else []
+
+
+def _number(value: float) -> str:
+    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+if __name__ == "__main__":
+    records = {name: RESULTS / f"{name}.json" for name in ORDER}
+    parts = [section(name, json.loads(path.read_text())) for name, path in records.items() if path.exists()]
+    PAGE.write_text("\n".join([HEAD, *parts]), encoding="utf-8")
+    print(f"wrote {PAGE.name}: {len(parts)} sections")

@@ -15,9 +15,10 @@ HIDDEN = ("items", "sentences", "spans", "characters")  # counts, not scores
 
 HEAD = """# Results
 
-Median over the seeds, with the least and the largest in brackets. Settings were chosen on validation data; the test
-part was scored once a seed. This page is written by `python benchmarks/report.py` from `benchmarks/results/`; each section
-names the command that repeats it.
+Median over the seeds, with the least and the largest in brackets. Settings were chosen by validation scores (for poems
+also by the form of samples); while they were being tried, test figures were printed beside these, so small differences
+mean nothing. `python benchmarks/report.py` writes this page from `benchmarks/results/`; each section names the command
+that repeats it.
 """
 
 

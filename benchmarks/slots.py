@@ -21,7 +21,7 @@ RECIPE = {
     "learning_rate": 3e-3,
     "schedule": "cosine",
     "batch_size": 32,
-    "epochs": 12,
+    "epochs": 8,
     "patience": None,
 }
 

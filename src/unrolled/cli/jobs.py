@@ -12,18 +12,12 @@ from typing import TYPE_CHECKING, Any
 from unrolled.cli.options import given, recipe_from
 from unrolled.cli.show import Watch, console, notes, say, show_report
 from unrolled.errors import RecipeError, UnrolledError, expected
+from unrolled.training.examples import recipe as tuned
 from unrolled.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from unrolled.training import Result, Trained
 
-# What the recipes of `demo` say beside the defaults of their task: short runs that show something.
-DEMOS: dict[str, dict[str, Any]] = {
-    "tags": {"epochs": 5},
-    "poems": {"hidden": 256},
-    "plays": {"hidden": 256, "epochs": 5},
-    "cities": {"tokenizer": "chars", "embedding": 32, "hidden": 64, "batch_size": 128, "epochs": 8},
-}
 AT_A_TIME = 256  # inputs that are predicted side by side
 
 
@@ -52,8 +46,7 @@ def demo(name: str, out: Path | None, options: Mapping[str, Any]) -> None:
 
     about = examples.describe(name)
     say(f"{about.title}\n{about.items}\n")
-    recipe = Recipe(**{"task": about.task, "data": name} | DEMOS.get(name, {}) | given(options))
-    _run(recipe, out or free_folder(Path("runs") / f"demo-{name}"))
+    _run(tuned(name, **given(options)), out or free_folder(Path("runs") / f"demo-{name}"))
 
 
 def train(file: Path | None, task: str | None, data: str | None, out: Path | None, options: Mapping[str, Any]) -> None:

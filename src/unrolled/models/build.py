@@ -101,6 +101,7 @@ def _inputs(given: dict[str, Any]) -> TokenInput | FeatureInput:
         word_dropout=given["word_dropout"],
         unknown=given["unknown"],
         characters=encoder,
+        unit=given["task"] == "lm" and not given["tie_weights"],
     )
 
 

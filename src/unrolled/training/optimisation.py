@@ -30,6 +30,8 @@ def learning_rate(recipe: Recipe, epochs_done: float) -> float:
     rate = recipe.learning_rate * recipe.decay ** max(0, int(epochs_done) + 1 - recipe.decay_after)
     if recipe.schedule == "cosine":
         rate *= 0.5 * (1 + math.cos(math.pi * min(epochs_done / recipe.epochs, 1.0)))
+    if epochs_done < recipe.warmup:
+        rate *= epochs_done / recipe.warmup
     return rate
 
 

@@ -164,6 +164,9 @@ class Recipe(BaseModel):
     schedule: Literal["constant", "cosine"] = _field(
         "Training", "cosine falls to 0 over the epochs.", "constant", shown="constant; lm: cosine"
     )
+    warmup: float = _field(
+        "Training", "Epochs in which the learning rate rises from 0; 0.2 is a fifth of the first one.", 0.0, ge=0
+    )
     decay: float = _field(
         "Training", "The learning rate is multiplied by this after each epoch past decay_after.", 1.0, gt=0, le=1
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -209,13 +210,51 @@ def test_errors_are_one_line_with_a_way_out(run: Any, runs: Path, tmp_path: Path
         ["evaluate", runs / "classify", bad],
         ["predict", broken, "a"],
         ["predict", tmp_path, "a"],
-        ["demo", "elephants"],
     ):
         done = run(*arguments)
         assert (done.code, done.out) == (1, "")
         assert done.err.startswith("error: ")
         assert done.err.count("\n") == 1
     assert not (tmp_path / "x").exists()
+
+
+def test_features_that_do_not_fit_are_named_by_their_line(run: Any, runs: Path) -> None:
+    done = run("predict", runs / "features", given=b"\n[[1, 2, 3]]\n")
+    assert done.code == 1
+    assert "error: standard input:2: " in done.err
+    assert "error: argument 1: " in run("predict", runs / "features", "[[1, 2, 3]]").err
+
+
+def test_a_wrong_name_is_wrong_usage(run: Any, runs: Path) -> None:
+    done = run("demo", "elephants")
+    assert (done.code, done.out) == (2, "")
+    assert "expected one of speakers, tags" in done.err
+    done = run("train", "clasify", runs / "data.csv")
+    assert (done.code, done.out) == (2, "")
+    assert "--task" not in done.err  # there is no such flag
+
+
+@pytest.mark.parametrize(("name", "content"), [("classify", "text,label\na b,{}\n"), ("tag", "a A\nb {}\n")])
+def test_evaluate_names_the_line_of_a_label_never_trained(
+    run: Any, runs: Path, tmp_path: Path, name: str, content: str
+) -> None:
+    data = tmp_path / ("new.csv" if name == "classify" else "new.conll")
+    data.write_text(content.format("weird"), encoding="utf-8")
+    done = run("evaluate", runs / name, data)
+    assert (done.code, done.out) == (1, "")
+    line = 2 if name == "classify" else 1  # a sentence is named by its first line
+    assert f"{data.name}:{line}: " in done.err
+    assert "'weird'" in done.err
+
+
+def test_resuming_a_finished_run_counts_what_is_done(run: Any, runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "classify", tmp_path / "run")
+    done = json.loads((tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-2])["epoch"]
+    if done == 1:
+        run("train", "--resume", tmp_path / "run", "--epochs", "2")
+        done = 2
+    said = run("train", "--resume", tmp_path / "run", "--epochs", "1").err
+    assert f"all {done} epochs are done; train longer with --epochs {2 * done}" in said
 
 
 def test_texts_and_a_file_are_one_too_many(run: Any, runs: Path) -> None:

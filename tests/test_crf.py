@@ -258,3 +258,11 @@ def test_errors_name_what_is_wrong():
         crf.log_partition(scores, [6, 0, 0, 0])
     with pytest.raises(ValueError, match="tags: expected 1 or more"):
         CRF(0)
+
+
+@pytest.mark.parametrize("low", [torch.float16, torch.bfloat16])
+def test_half_precision_is_summed_in_float32(low):
+    crf, scores, lengths = make(dtype=low, size=15)
+    torch.testing.assert_close(
+        crf.log_partition(scores, lengths), crf.float().log_partition(scores.float(), lengths), rtol=1e-5, atol=1e-5
+    )

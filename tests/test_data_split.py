@@ -25,6 +25,16 @@ def texts(*contents: str, label: str | None = None) -> Dataset:
     return Dataset([Item(f"f:{i}", text=text, label=label) for i, text in enumerate(contents, start=1)], "f")
 
 
+def test_a_lone_label_empties_no_part() -> None:
+    for lone in range(10):
+        items = [Item(f"f:{i}", text=f"text {i}", label="xy"[i % 2] if i != lone else "z") for i in range(10)]
+        parts = split(Dataset(items, "f"))
+        assert all(len(part) for part in parts)
+        check_labels(parts[0], parts[1])
+        check_labels(parts[0], parts[2])
+        assert "z" in {item.label for item in parts[0]}
+
+
 @given(st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=60), st.randoms())
 @settings(max_examples=60, deadline=None)
 def test_copies_share_a_part_and_order_is_no_matter(contents: list[str], random: Random) -> None:

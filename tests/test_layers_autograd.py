@@ -260,3 +260,33 @@ def test_inference_mode_leaves_training_alone() -> None:
         layer(x, lengths=[5, 1, 0])
     layer(x)[0].sum().backward()
     assert layer.weight_ih_l0.grad.abs().max() > 0
+
+
+def test_vmap_over_lengths() -> None:
+    layer = unrolled.LSTM(4, 3, bidirectional=True)
+    x, lengths = torch.randn(3, 5, 2, 4), torch.tensor([[5, 0], [2, 3], [1, 5]])
+    got = vmap(lambda x, n: layer(x, lengths=n)[0])(x, lengths)
+    assert_near(got, torch.stack([layer(a, lengths=n)[0] for a, n in zip(x, lengths, strict=True)]).double())
+
+
+def test_lengths_changed_after_the_call_do_not_change_the_gradient() -> None:
+    layer, x, lengths = unrolled.LSTM(4, 3, backend="torch"), torch.randn(5, 2, 4, requires_grad=True), [5, 2]
+    changed = torch.tensor(lengths)
+    (want,) = torch.autograd.grad(layer(x, lengths=lengths)[0].sum(), x, create_graph=True)
+    out, _ = layer(x, lengths=changed)
+    changed.fill_(1)
+    (got,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    assert_bitwise(got, want)
+
+
+def test_a_backward_pass_frees_the_activations() -> None:
+    """Also where the loss is kept, as in a list of losses."""
+    out, _ = unrolled.LSTM(4, 3, backend="torch")(torch.randn(5, 2, 4))
+    node = out.grad_fn
+    while node is not None and not hasattr(node, "graph"):
+        node = node.next_functions[0][0]
+    assert node is not None
+    out.sum().backward(retain_graph=True)
+    assert node.graph is not None
+    out.sum().backward()
+    assert node.graph is None

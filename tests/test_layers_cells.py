@@ -130,3 +130,19 @@ def test_many_threads_at_once(name: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         for got in pool.map(lambda _: layer(x, lengths=[5, 2, 0])[0], range(32)):
             assert_bitwise(got, want)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("memory", ["store", "recompute"])
+def test_autocast_with_lengths(name: str, memory: str) -> None:
+    layer, x = getattr(unrolled, name)(4, 3, 2, bidirectional=True, memory=memory), torch.randn(5, 3, 4)
+    want = layer(x, lengths=[3, 0, 5])[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert error(layer(x, lengths=[3, 0, 5])[0], want) < 0.05
+
+
+def test_a_cell_takes_its_own_state_back_under_autocast() -> None:
+    cell, x = unrolled.RNNCell(4, 3, bias=False), torch.randn(2, 4)
+    want = cell(x, cell(x))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert error(cell(x, cell(x)).float(), want) < 0.05

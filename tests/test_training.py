@@ -154,7 +154,7 @@ def test_the_language_model_beats_the_unigram_and_says_its_mode(language_model):
     report = language_model.report
     assert report.metrics["perplexity"] < 0.5 * report.baselines["unigram"]["perplexity"]
     assert set(report.baselines) == {"unigram", "trigram"}
-    assert any("mode=independent" in note for note in report.notes)
+    assert any("context=independent" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("context", ["continuous", "independent"])
@@ -212,7 +212,7 @@ def test_generation_is_seeded_greedy_at_zero_and_stops(language_model):
 def test_a_continuous_model_needs_something_to_go_on_from(folder):
     (folder / "one.txt").write_text("abcdefgh" * 60)
     result = train(Recipe(task="lm", data=str(folder / "one.txt"), epochs=1, chunk=8, **QUICK), out=folder / "one")
-    assert any("mode=continuous" in note for note in result.report.notes)
+    assert any("context=continuous" in note for note in result.report.notes)
     with pytest.raises(RunError, match="prompt"):
         generate(result.run, "", 5)
     assert len(generate(result.run, "abc", 5)) == 8

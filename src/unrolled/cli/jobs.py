@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from unrolled.training.examples import recipe as tuned
 from unrolled.training.recipe import Recipe
 
 if TYPE_CHECKING:
+    from unrolled.cli.inputs import Input
+    from unrolled.data import Item
     from unrolled.training import Result, Trained
 
 AT_A_TIME = 256  # inputs that are predicted side by side
@@ -44,6 +46,9 @@ def list_examples() -> None:
 def demo(name: str, out: Path | None, options: Mapping[str, Any]) -> None:
     from unrolled.data import examples
 
+    if name not in examples.NAMES:
+        way_out = "unrolled data list describes them."
+        raise RecipeError(expected("NAME", f"one of {', '.join(examples.NAMES)}", repr(name), way_out))
     about = examples.describe(name)
     say(f"{about.title}\n{about.items}\n")
     _run(tuned(name, **given(options)), out or free_folder(Path("runs") / f"demo-{name}"))
@@ -166,12 +171,17 @@ def predict(run: Path, texts: Sequence[str], file: Path | None, format: str | No
         _predict_file(trained, file, format)
     elif texts:
         inputs = list(from_arguments(texts, features=features))
-        _print_answers((one.said() for one in inputs), trained.predict_each(one.value for one in inputs))
+        _print_answers((one.said() for one in inputs), trained.predict_each(_items(trained, inputs)))
     else:
         if sys.stdin.isatty():
             say("reading standard input, one text a line; end with Ctrl-D")
         for batch in gathered(from_stream(sys.stdin.buffer, features=features), AT_A_TIME):
-            _print_answers((one.said() for one in batch), trained.predict(one.value for one in batch))
+            _print_answers((one.said() for one in batch), trained.predict(_items(trained, batch)))
+
+
+def _items(trained: Trained, inputs: Iterable[Input]) -> Iterator[Item]:
+    """Inputs that know where they came from, for the message if one cannot be used."""
+    return (trained.task.item(one.value, one.where) for one in inputs)
 
 
 def _predict_file(trained: Trained, file: Path, format: str | None) -> None:

@@ -94,7 +94,7 @@ class Watch:
     def start(self, *, epochs: int, done: int, steps: int, parameters: int) -> None:
         self._steps, self._epochs = steps, epochs
         if done >= epochs:
-            self.note(f"all {epochs} epochs are done; train longer with --epochs {2 * epochs}")
+            self.note(f"all {done} epochs are done; train longer with --epochs {2 * done}")
             return
         self.note(f"{parameters:,} parameters, {steps:,} steps an epoch, at most {epochs} epochs")
         if self.console.is_terminal:

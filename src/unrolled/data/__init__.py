@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from unrolled.data import examples
 from unrolled.data.batching import batch_indices, pad, streams
-from unrolled.data.items import Columns, Dataset, Item, check_labels, duplicates
+from unrolled.data.items import Columns, Dataset, Item, check_answers, check_labels, duplicates
 from unrolled.data.readers import FORMATS, TASKS, read
 from unrolled.data.scaling import Scaler
 from unrolled.data.splitting import split, split_by_position
@@ -24,6 +24,7 @@ __all__ = [
     "Tokenizer",
     "Vocabulary",
     "batch_indices",
+    "check_answers",
     "check_labels",
     "duplicates",
     "examples",

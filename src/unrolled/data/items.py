@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -135,7 +135,11 @@ def label_notes(items: Sequence[Item]) -> list[str]:
 
 def check_labels(train: Dataset, other: Dataset) -> None:
     """Raise where `other` has a label or a tag that `train` does not have, and so no model can give."""
-    known = {answer for item in train for answer in item.answers()}
+    check_answers({answer for item in train for answer in item.answers()}, other, train.name)
+
+
+def check_answers(known: Collection[str], other: Dataset, source: str = "training") -> None:
+    """Raise where `other` has a label or a tag that is not known; `source` says where the known ones stand."""
     unseen = [(item, answer) for item in other for answer in item.answers() if answer not in known]
     if not unseen:
         return
@@ -144,7 +148,7 @@ def check_labels(train: Dataset, other: Dataset) -> None:
     raise DataError(
         expected(
             f"{item.where}: {'label' if item.label is not None else 'tag'}",
-            f"one of the {len(known)} seen in {train.name} ({listed(sorted(known))})",
+            f"one of the {len(known)} seen in {source} ({listed(sorted(known))})",
             f"{answer!r}; labels of {other.name} not seen in training: {listed([repr(n) for n in names])}",
             "Correct the label, remove the rows, or add examples of it to the training data.",
         )

@@ -7,7 +7,7 @@ all items of the group. A label is never found outside the training part only.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -109,11 +109,12 @@ def _assign(
 def _move_lone_labels(
     parts: list[list[bytes]], keys: dict[bytes, list[int]], items: Sequence[Item], salt: str
 ) -> list[str]:
-    """Give the training part one key of each label it lacks. Returns the labels."""
+    """Give the training part one key of each label it lacks; no part is emptied by it. Returns the labels."""
     answers = {key: {a for i in rows for a in items[i].answers()} for key, rows in keys.items()}
     known = {answer for key in parts[0] for answer in answers[key]}
     moved: list[str] = []
     for part in parts[1:]:
+        held = len(part)
         for key in sorted(part, key=lambda key: _rank(key, salt)):
             new = answers[key] - known
             if new:
@@ -121,7 +122,19 @@ def _move_lone_labels(
                 parts[0].append(key)
                 known |= answers[key]
                 moved += sorted(new)
+        if held and not part:
+            _give_back(parts[0], part, answers)
     return moved
+
+
+def _give_back(train: list[bytes], part: list[bytes], answers: dict[bytes, set[str]]) -> None:
+    """Move to an emptied part the last key of the training part that it can spare, if there is one."""
+    counts = Counter(answer for key in train for answer in answers[key])
+    for key in reversed(train[1:]):
+        if all(counts[answer] > 1 for answer in answers[key]):
+            train.remove(key)
+            part.append(key)
+            return
 
 
 def _note(dataset: Dataset, results: Sequence[Dataset], grouped: bool, moved: Sequence[str]) -> None:

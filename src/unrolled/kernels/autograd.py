@@ -49,13 +49,16 @@ class _Fused(torch.autograd.Function):
             outputs, inputs = ctx.slow(*tensors), [tensors[i] for i in ctx.wanted]
         else:
             outputs, inputs = ctx.graph
+        keep = torch._C._autograd._get_current_graph_task_keep_graph()
+        if not keep:
+            ctx.graph = None  # else a loss that somebody holds would hold every activation
         # A batch of empty rows returns tensors that no weight had a part in.
         reached = [i for i, out in enumerate(outputs) if out.requires_grad]
         found = torch.autograd.grad(
             [outputs[i] for i in reached],
             inputs,
             [gradients[i] for i in reached],
-            retain_graph=True,
+            retain_graph=keep or again,
             create_graph=again,
             materialize_grads=True,
             allow_unused=True,

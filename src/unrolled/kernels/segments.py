@@ -81,4 +81,6 @@ class Segments(NamedTuple):
     def finish(self, last: State, state: State) -> State:
         """(S, H) → (B, H): each row's final state; a row without segments keeps the state it came with."""
         row = self.row[self.leaves]
-        return tuple(own.index_put((row,), end[self.leaves]) for end, own in zip(last, state, strict=True))
+        ends = [part[self.leaves] for part in last]
+        # Under autocast the kernel's state comes in the lower precision.
+        return tuple(own.index_put((row,), end.to(own.dtype)) for end, own in zip(ends, state, strict=True))

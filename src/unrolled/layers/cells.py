@@ -84,6 +84,8 @@ class _Cell(nn.Module):
     def _read(self, x: Tensor, hx: Any) -> tuple[Tensor, tuple[Tensor, ...], bool]:
         """The input and the state, batched and checked, and whether they came batched."""
         name = type(self).__name__
+        if not isinstance(x, Tensor):
+            raise TypeError(expected("input", "a tensor", type(x).__name__))
         if x.dim() not in (1, 2):
             raise ShapeError(f"{name}: Expected input to be 1D or 2D, got {x.dim()}D instead: {tuple(x.shape)}.")
         batched = x.dim() == 2
@@ -101,10 +103,12 @@ class _Cell(nn.Module):
             raise ShapeError(expected("hx", f"the pair ({', '.join(self.STATES)})", f"{len(parts)} parts"))
         wanted = shape if batched else shape[1:]
         for label, part in zip(self.STATES, parts, strict=True):
+            if not isinstance(part, Tensor):
+                raise TypeError(expected(f"hx ({label})", "a tensor", type(part).__name__))
             if tuple(part.shape) != wanted:
                 axes = "(batch, hidden)" if batched else "(hidden,)"
                 raise ShapeError(expected(f"hx ({label})", f"{wanted} {axes}", tuple(part.shape)))
-            if part.dtype != x.dtype:
+            if part.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
                 raise DtypeError(expected(f"hx ({label})", f"{x.dtype} as the input", part.dtype))
         return x, parts if batched else tuple(part[None] for part in parts), batched
 

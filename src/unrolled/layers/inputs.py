@@ -93,6 +93,8 @@ def read(layer: Recurrent, input: Any, hx: Any, lengths: Any, resets: Any) -> Ca
         x, lengths = pad_packed_sequence(packed)  # time-major, whatever batch_first says
         batched = True
     else:
+        if not isinstance(x, Tensor):
+            raise TypeError(expected("input", "a tensor or a PackedSequence", type(x).__name__))
         if x.dim() not in (2, 3):
             raise ShapeError(
                 f"{type(layer).__name__}: Expected input to be 2D or 3D, got {x.dim()}D instead: {tuple(x.shape)}."

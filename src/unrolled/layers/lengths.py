@@ -53,8 +53,9 @@ def as_lengths(lengths: Any, batch: int, steps: int, device: torch.device) -> Te
         lengths = lengths[None]
     if lengths.shape != (batch,):
         raise ShapeError(expected("lengths", f"({batch},) (batch)", tuple(lengths.shape)))
-    lengths = lengths.to(device=device, dtype=torch.int64)
-    if torch.compiler.is_compiling() or not len(lengths):
+    # A copy: the backward pass must not see what a caller writes into the tensor later.
+    lengths = lengths.to(device=device, dtype=torch.int64, copy=True)
+    if torch.compiler.is_compiling() or not len(lengths) or torch._C._functorch.is_functorch_wrapped_tensor(lengths):
         return lengths
     low, high = lengths.min().item(), lengths.max().item()
     if low < 0 or high > steps:
@@ -109,7 +110,7 @@ def final_state(state: Any, *, bidirectional: bool = False) -> Tensor:
     `state` is what the layer returned; of an LSTM's pair (h, c) the h is taken. This is what a classifier wants, never
     out[:, -1], which is padding for a short row and has seen a single step in the reverse direction.
     """
-    h = state[0] if isinstance(state, tuple) else state
+    h = state[0] if isinstance(state, tuple | list) else state
     return torch.cat(tuple(state_by_layer(h, bidirectional=bidirectional)[-1]), dim=-1)
 
 
@@ -140,7 +141,7 @@ def _integers(name: str, values: Any, mask_hint: str = "") -> Tensor:
             array = array.astype(np.int64)
         if array.dtype.kind not in "iub":
             raise DtypeError(expected(name, "integers", array.dtype))
-        values = torch.from_numpy(array)
+        values = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise DtypeError(expected(name, "integers", values.dtype, mask_hint if values.dtype == torch.bool else ""))
     return values

@@ -73,7 +73,8 @@ class CRF(nn.Module):
         if steps == 0:
             return scores[:, :0].sum((1, 2))
         # Steps past a row's end are computed and not used: one gather at the end costs less than a choice at each step.
-        forward = _forward(scores[:, :steps], self.start, self.transitions)  # (T, B, K)
+        start, transitions = self.start.to(scores.dtype), self.transitions.to(scores.dtype)
+        forward = _forward(scores[:, :steps], start, transitions)  # (T, B, K)
         rows = torch.arange(len(lengths), device=scores.device)
         final = forward[(lengths - 1).clamp(min=0), rows] + self.end
         return final.logsumexp(-1).masked_fill(lengths == 0, 0)
@@ -85,11 +86,12 @@ class CRF(nn.Module):
         return viterbi(scores, lengths, self.start, self.transitions, self.end, allowed=allowed)
 
     def _checked(self, scores: Tensor, lengths: Any) -> tuple[Tensor, Tensor]:
-        """Scores with 0 in the padding, and lengths as a tensor."""
+        """Scores with 0 in the padding, and lengths as a tensor. Half precision is summed in float32."""
         if scores.dim() != 3 or scores.shape[-1] != len(self.start):
             wanted = f"(batch, time, {len(self.start)}) (…, tags)"
             raise ShapeError(expected("scores", wanted, tuple(scores.shape)))
         lengths = lengths_of(lengths, scores)
+        scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
         return scores.masked_fill(~valid_steps(lengths, scores)[..., None], 0), lengths
 
 

@@ -338,7 +338,7 @@ def _sentence(detail: Any) -> str:
         "less_than_equal": f"{context.get('le')} or less",
         "string_pattern_mismatch": "auto, cpu, cuda, cuda:0 or mps",
     }.get(kind, detail["msg"].removeprefix("Input should be ").removeprefix("Value error, "))
-    way_out = (
-        f"In a recipe file: {name} = …; on the command line: {_flag(name)}." if name in Recipe.model_fields else ""
-    )
+    words = {"task": "TASK", "data": "DATA"}  # the two that the command line takes without a flag
+    on_the_line = f"In a recipe file: {name} = …; on the command line: {words.get(name, _flag(name))}."
+    way_out = on_the_line if name in Recipe.model_fields else ""
     return expected(name, wanted, repr(found), way_out)

@@ -77,7 +77,8 @@ def _numbers(request: Request, table: Any, name: str, places: list[Place]) -> np
     except arrow.ArrowInvalid:
         for place, cell in zip(places, filled.to_pylist(), strict=True):
             if not _is_number(cell):
-                raise request.fail(place, f"a number in column {name!r}", repr(cell[:40])) from None
+                way_out = "Correct it, or leave the column out of the features."
+                raise request.fail(place, f"a number in column {name!r}", repr(cell[:40]), way_out) from None
         return np.array([float(cell) for cell in filled.to_pylist()])  # what Python reads and pyarrow does not
 
 

@@ -65,7 +65,9 @@ def read_parquet(request: Request, columns: Columns) -> Dataset:
         wanted = {main, columns.label, columns.tags, columns.group} & set(names)
         rows = parquet.read_table(request.path, columns=[n for n in names if n in wanted]).to_pylist()
     except arrow.ArrowException as error:
-        raise request.fail(None, "a Parquet file", str(error).splitlines()[0][:120]) from None
+        raise request.fail(
+            None, "a Parquet file", str(error).splitlines()[0][:120].rstrip("."), "Write it again."
+        ) from None
     items: list[Item] = []
     empty: list[str] = []
     for number, row in enumerate(rows, start=1):

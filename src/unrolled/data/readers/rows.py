@@ -12,6 +12,7 @@ from unrolled.data.readers.source import Request, check_features
 from unrolled.errors import DataError
 
 Place = int | str
+RAGGED = "Every time step of every sequence has the same channels: fill the gap, or remove the row."
 
 
 def missing_column(request: Request, name: str, role: str, found: Sequence[str]) -> DataError:
@@ -131,13 +132,13 @@ def _features(request: Request, place: Place, name: str, value: Any) -> np.ndarr
     for i, step in enumerate(steps, start=1):
         if len(step) != len(steps[0]):
             wanted = f"{len(steps[0])} numbers at every time step of column {name!r}"
-            raise request.fail(place, wanted, f"{len(step)} at time step {i}")
+            raise request.fail(place, wanted, f"{len(step)} at time step {i}", RAGGED)
         for j, number in enumerate(step, start=1):
             if number is not None and (isinstance(number, bool) or not isinstance(number, (int, float))):
                 found = f"{number!r} at time step {i}, channel {j}"
                 raise request.fail(place, f"numbers in column {name!r}", found)
     array = _float32([[np.nan if number is None else number for number in step] for step in steps])
-    check_features(request, place, array)
+    check_features(request, place, array, f"finite numbers in column {name!r}")
     return array
 
 
@@ -156,7 +157,7 @@ def check_channels(request: Request, items: Sequence[Item]) -> None:
         assert item.features is not None
         if item.features.shape[1] != first.shape[1]:
             wanted = f"{first.shape[1]} channels as in {items[0].where}"
-            raise request.fail(item.where.rpartition(":")[2], wanted, item.features.shape[1])
+            raise request.fail(item.where.rpartition(":")[2], wanted, item.features.shape[1], RAGGED)
 
 
 def _length(tokens: tuple[str, ...] | None, features: np.ndarray | None) -> int:

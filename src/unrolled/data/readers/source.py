@@ -81,15 +81,14 @@ def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
     return enumerate(body.removesuffix("\n").split("\n"), start=1)
 
 
-def check_features(request: Request, place: object, array: np.ndarray, channels: tuple[str, ...] = ()) -> None:
+def check_features(request: Request, place: object, array: np.ndarray, wanted: str = "finite numbers") -> None:
     """Raise for NaN or infinity, naming the time step and the channel."""
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         step, channel = int(bad[0, 0]), int(bad[0, 1])
-        column = channels[channel] if channels else f"channel {channel + 1}"
-        found = f"{array[step, channel]} at time step {step + 1}, {column}"
+        found = f"{array[step, channel]} at time step {step + 1}, channel {channel + 1}"
         way_out = "Remove the row, or fill the gap before training (too large for float32 counts as infinity)."
-        raise request.fail(place, "finite numbers", found, way_out)
+        raise request.fail(place, wanted, found, way_out)
 
 
 def to_dataset(request: Request, items: list[Item], empty: list[str], notes: list[str] | None = None) -> Dataset:
@@ -102,7 +101,7 @@ def to_dataset(request: Request, items: list[Item], empty: list[str], notes: lis
         notes.append(f"{request.name}: {len(empty)} {kind}{many} skipped: {line}{listed(empty)}")
     if not items:
         found = f"{len(empty)} empty ones" if empty else "no rows below the header"
-        raise request.fail(None, "at least one item", found)
+        raise request.fail(None, "at least one item", found, "Check that it was written to the end.")
     if request.task == "classify":
         notes += [f"{request.name}: {note}" for note in label_notes(items)]
     return Dataset(items, request.name, notes)

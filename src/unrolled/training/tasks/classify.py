@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unrolled.data import Dataset, Item, Vocabulary, batch_indices
+from unrolled.data import Dataset, Item, Vocabulary, batch_indices, check_answers
 from unrolled.errors import DataError, expected
 from unrolled.models import Batch
 from unrolled.training.baselines import MajorityClass
@@ -56,6 +56,7 @@ class Classify(Task):
         return model_from(self.recipe, self.reading, classes=len(self.labels), pooling=self.recipe.pooling)
 
     def encode(self, dataset: Dataset) -> Encoded:
+        check_answers(self.labels.tokens, dataset)
         targets = [self.labels.encode([item.label or ""]) for item in dataset]
         return encode_rows(self.reading, dataset, targets)
 

@@ -188,8 +188,8 @@ class LanguageModelling(Task):
     def remarks(self, metrics: Numbers) -> list[str]:
         del metrics
         if self.independent:
-            return ["mode=independent: every document from the initial state, its end scored too"]
-        return ["mode=continuous: one stream, the state goes on from text to text"]
+            return ["context=independent: every document from the initial state, its end scored too"]
+        return ["context=continuous: one stream, the state goes on from text to text"]
 
     def item(self, given: Any, where: str) -> Item:
         return self.reading.item(given, where)

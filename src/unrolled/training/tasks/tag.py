@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unrolled.data import Dataset, Item, Vocabulary, batch_indices, pad
+from unrolled.data import Dataset, Item, Vocabulary, batch_indices, check_answers, pad
 from unrolled.errors import DataError, expected
 from unrolled.models import Batch, Tagger, bio_allowed
 from unrolled.training.baselines import MostFrequentTag
@@ -62,6 +62,7 @@ class Tag(Task):
         return model_from(self.recipe, self.reading, classes=len(self.tags), crf=self.recipe.crf)
 
     def encode(self, dataset: Dataset) -> Encoded:
+        check_answers(self.tags.tokens, dataset)
         return encode_rows(self.reading, dataset, [self.tags.encode(item.tags or ()) for item in dataset])
 
     # training

@@ -1,7 +1,8 @@
 """Errors that say which argument, what was wanted, what was found, and the way out.
 
-Every error this library raises on purpose is an `UnrolledError`; each class is also the built-in that a caller
-would expect, so `except ValueError` keeps working.
+Each class is also the built-in that a caller would expect, so `except ValueError` keeps working. A plain argument out
+of range raises the plain built-in; what a file, a recipe or a run can cause is an `UnrolledError`, which the command
+line prints as one line.
 """
 
 from __future__ import annotations

@@ -36,16 +36,20 @@ class Scaler:
         return cls(mean.astype(np.float32), np.where(flat, 1.0, scale).astype(np.float32))
 
     def apply(self, x: np.ndarray) -> np.ndarray:
+        """(T, D) → (x − mean) / scale, float32."""
         return ((x - self.mean) / self.scale).astype(np.float32)
 
     def invert(self, x: np.ndarray) -> np.ndarray:
+        """The inverse of `apply`."""
         return (x * self.scale + self.mean).astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
         return {"mean": self.mean.tolist(), "scale": self.scale.tolist()}
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Scaler:
+        """The inverse of `to_dict`."""
         try:
             return cls(np.array(saved["mean"], np.float32), np.array(saved["scale"], np.float32))
         except (KeyError, TypeError, ValueError):

@@ -70,6 +70,7 @@ class Tokenizer:
         return tuple(sorted(ranks, key=ranks.__getitem__))
 
     def tokenize(self, text: str) -> list[str]:
+        """A text, cut into tokens."""
         if self.lowercase:
             text = text.lower()
         if self.kind == "chars":
@@ -91,11 +92,13 @@ class Tokenizer:
         return _join_words(tokens)
 
     def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
         model = None if self.model is None else json.loads(self.model)
         return {"kind": self.kind, "lowercase": self.lowercase, "model": model}
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Tokenizer:
+        """The inverse of `to_dict`."""
         try:
             model = saved.get("model")
             kind, lowercase = saved["kind"], bool(saved["lowercase"])

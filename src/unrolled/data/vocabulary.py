@@ -77,6 +77,7 @@ class Vocabulary:
         return None if self.unknown is None else self._ids[self.unknown]
 
     def id(self, token: str) -> int:
+        """The number of a token; that of the unknown where the vocabulary does not have it."""
         return int(self.encode([token])[0])
 
     def encode(self, sequence: Iterable[str]) -> np.ndarray:
@@ -92,6 +93,7 @@ class Vocabulary:
             raise DataError(expected("label", f"one of {some}", repr(error.args[0]))) from None
 
     def decode(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of some numbers."""
         size = len(self.tokens)
         out = []
         for i in ids:
@@ -101,10 +103,12 @@ class Vocabulary:
         return out
 
     def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
         return {"tokens": list(self.tokens), "unknown": self.unknown}
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Vocabulary:
+        """The inverse of `to_dict`."""
         try:
             return cls(tuple(saved["tokens"]), saved["unknown"])
         except (KeyError, TypeError):

@@ -22,7 +22,7 @@ def lengths_from_mask(mask: Any) -> Tensor:
         ValueError: a row is padded on the left or has a hole; the message names the row. The sum of such a mask is not
             a length.
     """
-    mask = torch.as_tensor(mask)
+    mask = _as_tensor("mask", mask)
     if mask.dim() != 2:
         raise ShapeError(expected("mask", "(batch, time)", tuple(mask.shape)))
     mask = mask != 0
@@ -66,7 +66,7 @@ def as_lengths(lengths: Any, batch: int, steps: int, device: torch.device) -> Te
 
 def as_resets(resets: Any, batch: int, steps: int, device: torch.device) -> Tensor:
     """Resets as bool (B, T) on the device: batch first, whatever batch_first says."""
-    resets = torch.as_tensor(resets, device=device)
+    resets = _as_tensor("resets", resets).to(device)
     if resets.dim() == 1 and batch == 1:
         resets = resets[None]
     if resets.shape != (batch, steps):
@@ -134,17 +134,27 @@ def as_rows(rows: Any, batch: int) -> Tensor:
 
 
 def _integers(name: str, values: Any, mask_hint: str = "") -> Tensor:
-    """A tensor of integers, copied from whatever NumPy understands (read-only and reversed arrays too)."""
-    if not isinstance(values, Tensor):
-        array = np.array(values)
-        if array.size == 0:
-            array = array.astype(np.int64)
-        if array.dtype.kind not in "iub":
-            raise DtypeError(expected(name, "integers", array.dtype))
-        values = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
+    values = _as_tensor(name, values)
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise DtypeError(expected(name, "integers", values.dtype, mask_hint if values.dtype == torch.bool else ""))
     return values
+
+
+def _as_tensor(name: str, values: Any) -> Tensor:
+    """A tensor as it is; anything else that NumPy understands as a copy (read-only, reversed, of any byte order)."""
+    if isinstance(values, Tensor):
+        return values
+    if torch.compiler.is_compiling():
+        return torch.tensor(values)
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise ShapeError(expected(name, "an array", "lists of different lengths")) from None
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iubf":
+        raise DtypeError(expected(name, "numbers", array.dtype))
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
 
 
 def _short(row: Tensor) -> str:

@@ -45,6 +45,8 @@ class Stream:
     @state.setter
     def state(self, state: Any) -> None:
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
+        if len(parts) != len(self._state):
+            raise ValueError(expected("state", f"{len(self._state)} tensors, as the layer returns it", len(parts)))
         for part, own in zip(parts, self._state, strict=True):
             if part.shape != own.shape:
                 raise ValueError(expected("state", tuple(own.shape), tuple(part.shape)))

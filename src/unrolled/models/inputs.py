@@ -157,6 +157,7 @@ class FeatureInput(Inputs):
         return self.dropout(x)
 
     def read(self, batch: Batch) -> Tensor:
+        """The vectors (B, T, width) of a batch."""
         return self(batch.inputs)
 
 

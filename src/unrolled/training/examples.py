@@ -88,4 +88,6 @@ def recipe(name: str, **changes: Any) -> Recipe:
     """
     if name not in FIELDS:
         raise DataError(expected("example", f"one of {', '.join(FIELDS)}", repr(name)))
+    if FIELDS[name].get("tie_weights") and "hidden" in changes:
+        changes.setdefault("embedding", changes["hidden"])  # one matrix serves both
     return Recipe(**{"data": name, **FIELDS[name], **changes})

@@ -146,3 +146,15 @@ def test_a_cell_takes_its_own_state_back_under_autocast() -> None:
     want = cell(x, cell(x))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert error(cell(x, cell(x)).float(), want) < 0.05
+
+
+@pytest.mark.parametrize("name", ["RNNCell", "LSTMCell", "GRUCell"])
+def test_a_cell_in_half_precision_rounds_once(name: str) -> None:
+    """The result is that of float32, rounded once."""
+    torch.manual_seed(0)
+    cell = getattr(unrolled, name)(64, 64).to(torch.bfloat16)
+    x = torch.randn(5, 64).to(torch.bfloat16)
+    got = cell(x)
+    wide = cell.to(torch.float32)(x.float())
+    for half, full in zip(*((part,) if isinstance(part, torch.Tensor) else part for part in (got, wide)), strict=True):
+        torch.testing.assert_close(half, full.to(torch.bfloat16), rtol=0, atol=0)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from unrolled import init as initialisers
 from unrolled.equations import gru_step, lstm_step, rnn_step
 from unrolled.errors import DtypeError, ShapeError, expected
+from unrolled.layers.inputs import compute_dtype
 from unrolled.layers.recurrent import Gates
 
 
@@ -62,11 +63,11 @@ class _Cell(nn.Module):
         if fill is not None:
             fill(self)
 
-    def gates(self) -> Gates:
-        """The weights with the gates as an axis: views, no copies."""
+    def gates(self, dtype: torch.dtype | None = None) -> Gates:
+        """The weights with the gates as an axis: views, no copies, unless another dtype is wanted."""
 
         def blocks(flat: Any) -> Any:
-            return None if flat is None else flat.unflatten(0, (self.BLOCKS, self.hidden_size))
+            return None if flat is None else flat.to(dtype or flat.dtype).unflatten(0, (self.BLOCKS, self.hidden_size))
 
         W, U = blocks(self.weight_ih).mT, blocks(self.weight_hh).mT
         return Gates(W, U, blocks(self.bias_ih), blocks(self.bias_hh), None)
@@ -95,9 +96,10 @@ class _Cell(nn.Module):
         if x.dtype != self.weight_ih.dtype and not torch.is_autocast_enabled(x.device.type):
             way_out = f"Use input.to({self.weight_ih.dtype})."
             raise DtypeError(expected("input", f"{self.weight_ih.dtype} as the weights", x.dtype, way_out))
+        inside = compute_dtype(x.dtype, x.device)
         shape = (x.shape[0], self.hidden_size)
         if hx is None:
-            return x, tuple(x.new_zeros(shape) for _ in self.STATES), batched
+            return x.to(inside), tuple(x.new_zeros(shape, dtype=inside) for _ in self.STATES), batched
         parts = (hx,) if len(self.STATES) == 1 else tuple(hx)
         if len(parts) != len(self.STATES):
             raise ShapeError(expected("hx", f"the pair ({', '.join(self.STATES)})", f"{len(parts)} parts"))
@@ -110,7 +112,8 @@ class _Cell(nn.Module):
                 raise ShapeError(expected(f"hx ({label})", f"{wanted} {axes}", tuple(part.shape)))
             if part.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
                 raise DtypeError(expected(f"hx ({label})", f"{x.dtype} as the input", part.dtype))
-        return x, parts if batched else tuple(part[None] for part in parts), batched
+        parts = parts if batched else tuple(part[None] for part in parts)
+        return x.to(inside), tuple(part.to(inside) for part in parts), batched
 
 
 class RNNCell(_Cell):
@@ -134,10 +137,10 @@ class RNNCell(_Cell):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The state (B, H) after the step; zeros before it where hx is None."""
         x, (h,), batched = self._read(input, hx)
-        W, U, b, b_h, _ = self.gates()
+        W, U, b, b_h, _ = self.gates(x.dtype)
         biases = (None if b is None else b[0], None if b_h is None else b_h[0])
         h = rnn_step(x, h, W[0], U[0], *biases, nonlinearity=self.nonlinearity)
-        return h if batched else h[0]
+        return h.to(input.dtype) if batched else h[0].to(input.dtype)
 
 
 class LSTMCell(_Cell):
@@ -171,8 +174,9 @@ class LSTMCell(_Cell):
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """The pair (h, c), (B, H) each, after the step; zeros before it where hx is None."""
         x, (h, c), batched = self._read(input, hx)
-        W, U, b, b_h, _ = self.gates()
+        W, U, b, b_h, _ = self.gates(x.dtype)
         h, c = lstm_step(x, h, c, W, U, b, b_h)
+        h, c = h.to(input.dtype), c.to(input.dtype)
         return (h, c) if batched else (h[0], c[0])
 
 
@@ -199,6 +203,6 @@ class GRUCell(_Cell):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The state (B, H) after the step; zeros before it where hx is None."""
         x, (h,), batched = self._read(input, hx)
-        W, U, b, b_h, _ = self.gates()
+        W, U, b, b_h, _ = self.gates(x.dtype)
         h = gru_step(x, h, W, U, b, b_h, reset_after=self.reset_after)
-        return h if batched else h[0]
+        return h.to(input.dtype) if batched else h[0].to(input.dtype)

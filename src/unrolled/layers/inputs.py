@@ -105,7 +105,7 @@ def read(layer: Recurrent, input: Any, hx: Any, lengths: Any, resets: Any) -> Ca
         elif layer.batch_first:
             x = x.transpose(0, 1)
     _check_input(layer, x)
-    dtype, inside = x.dtype, _inside(x.dtype, x.device)
+    dtype, inside = x.dtype, compute_dtype(x.dtype, x.device)
     steps, batch = x.shape[:2]
 
     restart = _restart(layer, inside)
@@ -166,7 +166,7 @@ def _check_input(layer: Recurrent, x: Tensor) -> None:
         raise DtypeError(expected("input", f"{weight.dtype} as the weights", x.dtype, way_out))
 
 
-def _inside(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+def compute_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
     """Half precision computes in float32 on the CPU; the accelerators' kernels accumulate in float32 themselves."""
     return torch.float32 if dtype in HALF and device.type == "cpu" else dtype
 

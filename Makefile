@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# SYSTEM_TORCH=1: see the packages that this Python has already, so that a suitable torch is not installed again.
+# SYSTEM_TORCH=1: see the packages that $(PYTHON) has already and do not pin torch, so that a suitable one is kept.
 VENV_FLAGS := $(if $(SYSTEM_TORCH),--system-site-packages)
+PINNED := $(if $(SYSTEM_TORCH),,--constraint constraints.txt)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PINNED)
 
 .PHONY: demo test check format clean
 .DEFAULT_GOAL := help

@@ -35,8 +35,8 @@ class TokenInput(Inputs):
             Their characters stay: an unknown word still shows how it is written.
         unknown: id of the unknown token.
         characters: encoder of the characters; `forward` then needs them.
-        unit: embeddings start normal with variance 1, as torch.nn.Embedding's, instead of 1/E. Beside so strong an
-            input the first gates open wide, and a language model of characters learns faster (docs/results.md).
+        unit: embeddings start normal with variance 1, as torch.nn.Embedding's, instead of 1/E: a language model of
+            characters then learns faster at first.
     """
 
     def __init__(

@@ -8,8 +8,7 @@ Axes     x (T, B, I); h (B, H); W (gates, I, H); U (gates, H, H); lengths (B,); 
 """
 
 from unrolled.kernels.choose import ENGINES, Choice, choose, engine_status
-from unrolled.kernels.recompute import can_recompute, recomputed
 
 NAMES = ("rnn_scan", "lstm_scan", "gru_scan")
 
-__all__ = ["ENGINES", "NAMES", "Choice", "can_recompute", "choose", "engine_status", "recomputed"]
+__all__ = ["ENGINES", "NAMES", "Choice", "choose", "engine_status"]

@@ -7,7 +7,8 @@ differentiated; if so, it recomputes with the reference scan, which autograd fol
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,26 +45,41 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         tensors = ctx.saved_tensors  # also raises torch's own error when an input was changed in place
-        again = torch.is_grad_enabled()
-        if again:
-            outputs, inputs = ctx.slow(*tensors), [tensors[i] for i in ctx.wanted]
-        else:
-            outputs, inputs = ctx.graph
+        wanted = [i in ctx.wanted for i in range(len(tensors))]
+        if torch.is_grad_enabled():
+            return (None, None, *differentiate_again(ctx.slow, tensors, wanted, gradients))
+        outputs, inputs = ctx.graph
         keep = torch._C._autograd._get_current_graph_task_keep_graph()
         if not keep:
             ctx.graph = None  # else a loss that somebody holds would hold every activation
-        # A batch of empty rows returns tensors that no weight had a part in.
-        reached = [i for i, out in enumerate(outputs) if out.requires_grad]
-        found = torch.autograd.grad(
-            [outputs[i] for i in reached],
-            inputs,
-            [gradients[i] for i in reached],
-            retain_graph=keep or again,
-            create_graph=again,
-            materialize_grads=True,
-            allow_unused=True,
-        )
-        result: list[Tensor | None] = [None] * (2 + len(tensors))
-        for i, gradient in zip(ctx.wanted, found, strict=True):
-            result[2 + i] = gradient
-        return tuple(result)
+        found = iter(_gradients(outputs, inputs, gradients, retain_graph=keep))
+        return (None, None, *(next(found) if want else None for want in wanted))
+
+
+def differentiate_again(
+    slow: Run, tensors: Sequence[Tensor | None], wanted: Sequence[bool], gradients: Sequence[Tensor | None]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the wanted tensors, through `slow`, in a form that can be differentiated further."""
+    inputs = [t for t, want in zip(tensors, wanted, strict=True) if want]
+    found = iter(_gradients(slow(*tensors), inputs, gradients, retain_graph=True, create_graph=True))
+    return tuple(next(found) if want else None for want in wanted)
+
+
+def _gradients(
+    outputs: Sequence[Tensor], inputs: Sequence[Any], gradients: Sequence[Tensor | None], **options: bool
+) -> tuple[Tensor, ...]:
+    # A batch of empty rows returns tensors that no weight had a part in.
+    reached = [
+        (out, gradient)
+        for out, gradient in zip(outputs, gradients, strict=True)
+        if out.requires_grad and gradient is not None
+    ]
+    if not reached:
+        return tuple(torch.zeros_like(t) for t in inputs)
+    outs, grads = zip(*reached, strict=True)
+    return torch.autograd.grad(outs, inputs, grads, materialize_grads=True, allow_unused=True, **options)
+
+
+def under_transform() -> bool:
+    """Are we inside vmap, grad, jvp or another transform of torch.func?"""
+    return torch._C._functorch.peek_interpreter_stack() is not None

@@ -6,7 +6,8 @@ order of ENGINES, that does not refuse; a named backend runs or raises, it never
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import NamedTuple
 
@@ -14,22 +15,27 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from unrolled.kernels import reference, torch_kernels
+from unrolled.kernels import native, reference, torch_kernels
+from unrolled.kernels.autograd import under_transform
+from unrolled.kernels.recompute import can_recompute, recomputed
+
+Run = Callable[..., tuple[Tensor, ...]]
+Call = tuple[tuple, dict]  # the arguments and keywords of one scan
 
 
 class Choice(NamedTuple):
-    run: Callable[..., tuple[Tensor, ...]]
+    """An engine's scan and why it was taken. `each` runs several scans that do not depend on each other."""
+
+    run: Run
     name: str
     reason: str
+    together: Callable[[Sequence[Call]], list[tuple[Tensor, ...]]] | None = None
 
-
-def under_transform() -> bool:
-    """Are we inside vmap, grad, jvp or another transform of torch.func?"""
-    return torch._C._functorch.peek_interpreter_stack() is not None
-
-
-def _native_refusal(_name: str, _x: Tensor, **_options: object) -> str | None:
-    return "this version of unrolled is built without the native engine"
+    def each(self, calls: Sequence[Call]) -> list[tuple[Tensor, ...]]:
+        """The results of several scans, side by side where the engine can."""
+        if self.together is not None:
+            return self.together(calls)
+        return [self.run(*arguments, **options) for arguments, options in calls]
 
 
 def _torch_refusal(name: str, x: Tensor, *, reset_after: bool = True) -> str | None:
@@ -53,23 +59,27 @@ def _reference_refusal(_name: str, x: Tensor, **_options: object) -> str | None:
 
 
 class Engine(NamedTuple):
-    module: ModuleType | None
+    module: ModuleType
     refusal: Callable[..., str | None]
     merit: str
 
 
 ENGINES = {
-    "native": Engine(None, _native_refusal, "fused over the whole sequence"),
+    "native": Engine(native, native.refusal, "fused over the whole sequence"),
     "torch": Engine(torch_kernels, _torch_refusal, "torch's own kernel computes this cell"),
     "reference": Engine(reference, _reference_refusal, "the equation, once a step"),
 }
 
 
-def choose(name: str, x: Tensor, *, reset_after: bool = True, backend: str = "auto") -> Choice:
+def choose(
+    name: str, x: Tensor, *, reset_after: bool = True, backend: str = "auto", memory: str = "store"
+) -> Choice:
     """The engine for the scan `name` ("rnn_scan", "lstm_scan", "gru_scan") on an input x (T, B, I), and why.
 
+    memory="recompute" gives a scan that keeps less for backward and computes the rest again.
+
     >>> import torch
-    >>> choose("gru_scan", torch.zeros(5, 3, 4), reset_after=False).name
+    >>> choose("gru_scan", torch.zeros(5, 3, 4), reset_after=False, backend="reference").name
     'reference'
 
     Raises:
@@ -85,15 +95,27 @@ def choose(name: str, x: Tensor, *, reset_after: bool = True, backend: str = "au
             raise RuntimeError(
                 f"backend={backend!r} for {name}: {refusal}. Use backend='auto' to take what can run it."
             )
-        return Choice(getattr(ENGINES[backend].module, name), backend, f"backend={backend!r} was asked for")
+        return _choice(name, backend, f"backend={backend!r} was asked for", memory)
 
     refusals: list[str] = []
-    for engine, (module, refuses, merit) in ENGINES.items():
+    for engine, (_, refuses, merit) in ENGINES.items():
         refusal = refuses(name, x, **options)
         if refusal is None:
-            return Choice(getattr(module, name), engine, "; ".join([merit, *refusals]))
+            return _choice(name, engine, "; ".join([merit, *refusals]), memory)
         refusals.append(f"not {engine}: {refusal}")
     raise RuntimeError(f"no engine can run {name}: {'; '.join(refusals)}.")
+
+
+_STATES = {"rnn_scan": 1, "lstm_scan": 2, "gru_scan": 1}
+
+
+def _choice(name: str, engine: str, reason: str, memory: str) -> Choice:
+    again = memory == "recompute" and can_recompute()
+    run: Run = getattr(ENGINES[engine].module, name)
+    if engine == "native":
+        together = partial(native.together, name, recompute=again)
+        return Choice((lambda *a, **k: together([(a, k)])[0]) if again else run, engine, reason, together)
+    return Choice(recomputed(run, _STATES[name]) if again else run, engine, reason)
 
 
 def engine_status() -> dict[str, str]:

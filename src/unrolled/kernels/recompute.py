@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from unrolled.kernels.choose import under_transform
+from unrolled.kernels.autograd import under_transform
 from unrolled.kernels.reference import restarted
 
 

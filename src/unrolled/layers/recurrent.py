@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from unrolled import init as initialisers
-from unrolled.kernels import Choice, can_recompute, choose, recomputed
+from unrolled.kernels import Choice, choose
 from unrolled.layers import inputs
 from unrolled.layers.stream import Stream
 
@@ -215,40 +215,29 @@ class Recurrent(nn.Module):
         x, state = call.x, call.state
         finals: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
-            outs = []
-            for direction in range(self.num_directions):
-                out, *final = self._scan(x, state, layer, direction, call)
-                outs.append(out)
-                finals.append(tuple(final))
+            results = self._scan(x, state, layer, call)
+            outs = [out for out, *_ in results]
+            finals += [tuple(final) for _, *final in results]
             x = outs[0] if len(outs) == 1 else torch.cat(outs, -1)
             if self.dropout and self.training and layer < self.num_layers - 1:
                 x = nn.functional.dropout(x, self.dropout, training=True)
         return inputs.write(self, x, tuple(torch.stack(part) for part in zip(*finals, strict=True)), call)
 
-    def _scan(
-        self, x: Tensor, state: tuple[Tensor, ...], layer: int, direction: int, call: inputs.Call
-    ) -> tuple[Tensor, ...]:
-        index = layer * self.num_directions + direction
-        weights: list[Any] = [None if w is None else w.to(x.dtype) for w in self.gates(layer, direction)]
-        restart = {
-            f"restart_{name}": value[index] for name, value in zip(self.STATES, call.restart or (), strict=False)
-        }
-        run = self._choose(x).run
-        if self.memory == "recompute" and can_recompute():
-            run = recomputed(run, len(state))
-        return run(
-            x,
-            *(part[index] for part in state),
-            *self._arguments(*weights),
-            lengths=call.lengths,
-            resets=call.resets,
-            reverse=direction == 1,
-            **restart,
-            **self._variant(),
-        )
+    def _scan(self, x: Tensor, state: tuple[Tensor, ...], layer: int, call: inputs.Call) -> list[tuple[Tensor, ...]]:
+        """The output and the final state of each direction of one layer."""
+        calls = []
+        for direction in range(self.num_directions):
+            index = layer * self.num_directions + direction
+            weights: list[Any] = [None if w is None else w.to(x.dtype) for w in self.gates(layer, direction)]
+            restart = {
+                f"restart_{name}": value[index] for name, value in zip(self.STATES, call.restart or (), strict=False)
+            }
+            options = dict(lengths=call.lengths, resets=call.resets, reverse=direction == 1, **restart, **self._variant())
+            calls.append(((x, *(part[index] for part in state), *self._arguments(*weights)), options))
+        return self._choose(x).each(calls)
 
     def _choose(self, x: Tensor) -> Choice:
-        return choose(self.SCAN, x, backend=self.backend)
+        return choose(self.SCAN, x, backend=self.backend, memory=self.memory)
 
     def _arguments(self, W: Tensor, U: Tensor, b: Any, b_h: Any, _V: Any) -> tuple[Tensor | None, ...]:
         """The weights in the order of the cell's scan."""
@@ -375,7 +364,7 @@ class GRU(Recurrent):
         super().__init__(input_size, hidden_size, *layout, **options)
 
     def _choose(self, x: Tensor) -> Choice:
-        return choose(self.SCAN, x, reset_after=self.reset_after, backend=self.backend)
+        return choose(self.SCAN, x, reset_after=self.reset_after, backend=self.backend, memory=self.memory)
 
     def _variant(self) -> dict[str, Any]:
         return {"reset_after": self.reset_after}

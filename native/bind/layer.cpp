@@ -45,14 +45,13 @@ class Array {
 public:
     Array() = default;
     Array(const char* name, nb::handle object, bool writable = false) : name_(name) {
-        const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
-        if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
+        if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_STRIDES | PyBUF_FORMAT) != 0) throw nb::python_error();
         held_ = true;
-        if (view_.ndim > most) refuse(name, "at most 4 axes", std::to_string(view_.ndim));
-        for (int i = 0; i < view_.ndim; ++i) {
-            shape[i] = view_.shape[i];
-            if (view_.strides[i] % view_.itemsize) refuse(name, "whole elements between neighbours", "a byte stride");
-            stride[i] = view_.strides[i] / view_.itemsize;
+        try {
+            read(writable);
+        } catch (...) {  // no destructor runs after a constructor that throws
+            PyBuffer_Release(&view_);
+            throw;
         }
     }
     Array(Array&& other) noexcept { *this = std::move(other); }
@@ -104,6 +103,17 @@ public:
     Index shape[most] = {}, stride[most] = {};
 
 private:
+    void read(bool writable) {
+        if (writable && view_.readonly) refuse(name_, "a writable array", "a read-only one");
+        if (view_.ndim > most) refuse(name_, "at most 4 axes", std::to_string(view_.ndim));
+        if (view_.itemsize < 1) refuse(name_, "numbers", "elements of no size");
+        for (int i = 0; i < view_.ndim; ++i) {
+            shape[i] = view_.shape[i];
+            if (view_.strides[i] % view_.itemsize) refuse(name_, "whole elements between neighbours", "a byte stride");
+            stride[i] = view_.strides[i] / view_.itemsize;
+        }
+    }
+
     Py_buffer view_{};
     bool held_ = false;
     const char* name_ = "";
@@ -156,6 +166,7 @@ public:
 
     void step(nb::handle x_, nb::handle h_, nb::handle c_) const override {
         Scan<T> s = base_;
+        if (has_memory_ && c_.is_none()) refuse("c", "an array, the memory of the cell", "None");
         const Array x("x", x_), h("h", h_, true), c = has_memory_ ? Array("c", c_, true) : Array();
         if (!has_memory_ && !c_.is_none()) refuse("c", "None: this cell has no memory", "an array");
         s.batch = x.axes() == 1 ? 1 : x.shape[0];
@@ -172,6 +183,7 @@ public:
     nb::tuple run(nb::handle x_, nb::handle state_, nb::handle lengths_, nb::handle resets_, nb::handle restart_, bool reverse,
                   int threads) const override {
         const nb::object empty = nb::module_::import_("numpy").attr("empty"), zeros = nb::module_::import_("numpy").attr("zeros");
+        if (threads < 1) refuse("threads", "at least 1", std::to_string(threads));
         Scan<T> s = base_;
         const Array x("x", x_);
         x.of<T>();
@@ -182,8 +194,10 @@ public:
 
         const auto part = [&](const char* name, nb::handle whole, std::size_t i) -> nb::object {
             if (whole.is_none()) return nb::none();
-            nb::tuple parts = nb::cast<nb::tuple>(whole);
-            if (parts.size() != (has_memory_ ? 2u : 1u)) refuse(name, has_memory_ ? "a tuple (h, c)" : "a tuple (h,)", std::to_string(parts.size()) + " parts");
+            const char* wanted = has_memory_ ? "a tuple (h, c)" : "a tuple (h,)";
+            if (!nb::isinstance<nb::tuple>(whole)) refuse(name, wanted, Py_TYPE(whole.ptr())->tp_name);
+            const nb::tuple parts = nb::borrow<nb::tuple>(whole);
+            if (parts.size() != (has_memory_ ? 2u : 1u)) refuse(name, wanted, std::to_string(parts.size()) + " parts");
             return parts[i];
         };
         const auto start = [&](std::size_t i, Index n) {

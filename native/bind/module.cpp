@@ -6,6 +6,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+
 #include <dlfcn.h>
 
 #include "layer.hpp"
@@ -62,6 +64,12 @@ template <class T> Scan<T> read_scan(nb::handle tuple) {
     s.h_n = f.address<T>(), s.c_n = f.address<T>();
     s.kept = f.address<T>();
     f.end();
+    // What would read or write outside whatever the addresses are.
+    if (s.cell < Cell::rnn_tanh || s.cell > Cell::gru_before) throw nb::value_error("cell: expected one of enum Cell");
+    if (s.steps < 0 || s.batch < 0 || s.input < 1 || s.hidden < 1 || s.state < 1)
+        throw nb::value_error("sizes: expected at least 0 steps and rows, and at least 1 input, unit and state");
+    if (s.cell != Cell::lstm_projected && s.state != s.hidden) throw nb::value_error("state: expected the units of the cell");
+    if (s.parts < 1 || s.parts > std::max<Index>(1, s.batch)) throw nb::value_error("parts: expected 1 to the rows of the batch");
     for (Index b = 0; s.lengths && b < s.batch; ++b)  // here too, because a wrong one would write past the end
         if (s.lengths[b] < 0 || s.lengths[b] > s.steps) throw nb::value_error("lengths: expected 0 to T in every row");
     return s;

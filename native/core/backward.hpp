@@ -214,7 +214,7 @@ private:
             if constexpr (C::has_memory) copy_in(restart_c_, s.restart_c, n.H, n.Hp);
         }
         for (Index b = team.begin(s.batch); b < team.end(s.batch); ++b) {
-            if constexpr (C::has_memory) copy_in(c0_ + b * n.v, s.c0 + b * s.c0_row, n.H, n.Hp);
+            if constexpr (C::has_memory) copy_in(c0_ + b * n.v, row_at(s.c0, b, s.c0_row), n.H, n.Hp);
             for (Index t = schedule.length(b); g.x && t < s.steps; ++t) {
                 T* row = g.x + t * g.x_step + b * g.x_row;
                 std::fill(row, row + n.I, T(0));
@@ -227,8 +227,8 @@ private:
         Part& part = parts_[p];
         for (Index q = 0; q < schedule.rows(p); ++q) {
             const Index b = schedule.row(p, q);
-            copy_in(part.dh + q * n.h, g.h_n ? g.h_n + b * g.h_n_row : nullptr, n.P, n.Pp);
-            if constexpr (C::has_memory) copy_in(part.dc + q * n.v, g.c_n ? g.c_n + b * g.c_n_row : nullptr, n.H, n.Hp);
+            copy_in(part.dh + q * n.h, row_at(g.h_n, b, g.h_n_row), n.P, n.Pp);
+            if constexpr (C::has_memory) copy_in(part.dc + q * n.v, row_at(g.c_n, b, g.c_n_row), n.H, n.Hp);
         }
         std::fill(part.restart_h, part.restart_h + n.Pp, T(0));
         if constexpr (C::has_memory) std::fill(part.restart_c, part.restart_c + n.Hp, T(0));
@@ -320,7 +320,7 @@ private:
                 gather_input(s, b, t, chunk.x + at * n.x);
                 const bool restarts = schedule.cut(b, step);
                 const T* h = restarts    ? s.restart_h
-                             : step == 0 ? s.h0 + b * s.h0_row
+                             : step == 0 ? row_at(s.h0, b, s.h0_row)
                                          : s.out + schedule.time(b, step - 1) * s.out_step + b * s.out_row;
                 copy_in(chunk.h + at * n.h, h, n.P, n.Pp);
                 if constexpr (C::has_memory)

@@ -75,9 +75,17 @@ private:
         const int begin = first_thread(team), end = first_thread(team + 1);
         const Team mine{end - begin, rank - begin, rank == 0, &barriers_[team], &stopper_};
         for (int job = team; job < int(jobs_.size()); job += teams_) jobs_[job]->run(mine);
+        working_.fetch_sub(1, std::memory_order_release);
+        if (rank > 0) return;
+        // The others' scans may be much longer than this thread's, and only this thread asks whether to stop.
+        for (int spins = 0; working_.load(std::memory_order_acquire) > 0; ++spins) {
+            spins < Barrier::spin_limit ? Barrier::pause() : Barrier::give_way();
+            stopper_.poll();
+        }
     }
 
     const int threads_, teams_;
+    std::atomic<int> working_{threads_};
     Stopper stopper_;
     std::unique_ptr<Barrier[]> barriers_;
     Jobs jobs_;

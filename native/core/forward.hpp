@@ -185,11 +185,11 @@ private:
         for (Index q = 0; q < schedule.rows(p); ++q) {
             const Index b = schedule.row(p, q);
             const bool cut = schedule.cut(b, 0);
-            for (T* h : parts_[p].h) place(h + q * n.h, s.h0 + b * s.h0_row, s.restart_h, cut, n.P, o0, o1);
-            if constexpr (C::has_memory) place(parts_[p].c + q * n.v, s.c0 + b * s.c0_row, s.restart_c, cut, n.H, u0, u1);
+            for (T* h : parts_[p].h) place(h + q * n.h, row_at(s.h0, b, s.h0_row), s.restart_h, cut, n.P, o0, o1);
+            if constexpr (C::has_memory) place(parts_[p].c + q * n.v, row_at(s.c0, b, s.c0_row), s.restart_c, cut, n.H, u0, u1);
             if (schedule.length(b) > 0) continue;
-            copy_units(s.h_n + b * n.P, s.h0 + b * s.h0_row, n.P, o0, o1);
-            if constexpr (C::has_memory) copy_units(s.c_n + b * n.H, s.c0 + b * s.c0_row, n.H, u0, u1);
+            copy_units(s.h_n + b * n.P, row_at(s.h0, b, s.h0_row), n.P, o0, o1);
+            if constexpr (C::has_memory) copy_units(s.c_n + b * n.H, row_at(s.c0, b, s.c0_row), n.H, u0, u1);
         }
     }
 
@@ -213,7 +213,9 @@ private:
 
     // The vectors [v0, v1) of a row of `count` units.
     static void copy_units(T* to, const T* from, Index count, Index v0, Index v1) {
-        std::copy(from + std::min(count, v0 * L), from + std::min(count, v1 * L), to + std::min(count, v0 * L));
+        const Index u0 = std::min(count, v0 * L), u1 = std::min(count, v1 * L);
+        if (from) std::copy(from + u0, from + u1, to + u0);
+        else std::fill(to + u0, to + u1, T(0));
     }
     // The same of a padded row: what it starts from, or starts again from, with zeros behind.
     static void place(T* to, const T* own, const T* restart, bool cut, Index count, Index v0, Index v1) {

@@ -102,7 +102,9 @@ private:
     }
 };
 
-// Rows of the caller and rows of ours.
+// Rows of the caller, null where there is no such array, and rows of ours.
+template <class T> const T* row_at(const T* rows, Index b, Index distance) { return rows ? rows + b * distance : nullptr; }
+
 template <class T> void copy_in(T* to, const T* from, Index n, Index padded_n) {
     if (from) std::copy(from, from + n, to);
     std::fill(to + (from ? n : 0), to + padded_n, T(0));

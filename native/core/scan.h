@@ -35,9 +35,9 @@ template <class T> struct Scan {
 
     const T* x = nullptr;  // (T, B, I)
     Index x_step = 0, x_row = 0, x_feature = 1;
-    const T* h0 = nullptr;  // (B, P), features contiguous
+    const T* h0 = nullptr;  // (B, P), features contiguous; null: zeros
     Index h0_row = 0;
-    const T* c0 = nullptr;  // (B, H)
+    const T* c0 = nullptr;  // (B, H); null: zeros
     Index c0_row = 0;
 
     const std::int64_t* lengths = nullptr;  // (B,), each in 0..T; null: all T

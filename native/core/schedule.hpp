@@ -6,7 +6,9 @@
 
 #include "scan.h"
 
-namespace unrolled {
+// Inside the target's namespace although nothing here is a vector: a function of one name compiled for two targets would
+// be one function to the linker, and might be the copy that this machine cannot run.
+namespace unrolled::UNROLLED_TARGET {
 
 // Hands out pieces of one block of memory. Without a block it only counts, so that a layout is written once and run
 // twice: to measure, and to place.
@@ -74,6 +76,11 @@ private:
             above += here;
         }
         for (Index b = 0; b < batch_; ++b) row_of_[running[length(b)]++] = b;
+        if (!lengths_) {  // all the same: neighbours to one part, so that no two cores write beside each other
+            Index b = 0;
+            for (int part = 0; part < parts_; ++part)
+                for (Index q = 0; q < rows(part); ++q) row_of_[part + q * parts_] = b++;
+        }
         // Each running[n] has moved on by its own rows: it is now the number of rows of at least n steps.
         bases_[0] = 0;
         for (int part = 0; part < parts_; ++part) {
@@ -94,4 +101,4 @@ private:
     Index *row_of_, *starts_, *bases_;
 };
 
-}  // namespace unrolled
+}  // namespace unrolled::UNROLLED_TARGET

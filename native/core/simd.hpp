@@ -50,7 +50,8 @@ template <class T> inline Vec<T> load(const T* p) {
 
 template <class T> inline void store(T* p, Vec<T> v) { std::memcpy(p, &v, sizeof v); }
 
-template <class T> inline Vec<T> splat(T value) { return Vec<T>{} + value; }
+// Less zero, not plus: 0 + -0 would be +0, and tanh needs the sign bit.
+template <class T> inline Vec<T> splat(T value) { return value - Vec<T>{}; }
 
 // A NaN compares false and so passes through.
 template <class T> inline Vec<T> at_most(Vec<T> x, T limit) { return x > limit ? splat<T>(limit) : x; }

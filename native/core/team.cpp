@@ -18,9 +18,12 @@ namespace unrolled {
 void Barrier::give_way() { sched_yield(); }
 
 void Stopper::poll() {
-    if (!interrupt_.asked || ++calls_ % 8 != 1) return;
+    if (!interrupt_.asked || calls_-- > 0) return;
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     const std::int64_t at = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    // The clock costs as much as a small step: it is read at every eighth call, and at every one where steps are long.
+    calls_ = next_ == 0 || at - last_ < 1'000'000 ? 7 : 0;
+    last_ = at;
     if (next_ == 0) next_ = at + 100'000'000;
     if (at < next_) return;
     next_ = at + 100'000'000;
@@ -44,29 +47,31 @@ struct Workers {
     std::mutex mutex;
     std::condition_variable wake;
     std::vector<std::thread> threads;
-    alignas(64) std::atomic<unsigned> round{0};
+    // The call at hand: its number and how many threads it wants, in one word. A thread that is late and not wanted may then
+    // find the next call here, but never one call's number beside another's wants.
+    alignas(64) std::atomic<std::uint64_t> call{0};
+    static constexpr std::uint64_t most_threads = 1 << 16;
     alignas(64) std::atomic<int> running{0};
-    int wanted = 0;
     int sleeping = 0;
     void (*work)(void*, int) = nullptr;
     void* context = nullptr;
-    bool over = false;
 
-    void serve(int rank, unsigned seen) {
+    void serve(int rank, std::uint64_t seen) {
         for (;;) {
-            unsigned now = round.load(std::memory_order_acquire);
+            std::uint64_t now = call.load(std::memory_order_acquire);
             for (int spins = 0; now == seen && spins < patience; ++spins) {
                 Barrier::pause();
-                now = round.load(std::memory_order_acquire);
+                now = call.load(std::memory_order_acquire);
             }
             if (now == seen) {
                 std::unique_lock<std::mutex> lock(mutex);
                 ++sleeping;
-                wake.wait(lock, [&] { return (now = round.load(std::memory_order_acquire)) != seen; });
+                wake.wait(lock, [&] { return (now = call.load(std::memory_order_acquire)) != seen; });
                 --sleeping;
             }
             seen = now;
-            if (over) return;
+            const int wanted = int(now % most_threads);
+            if (wanted == over) return;
             if (rank < wanted) {
                 work(context, rank);
                 running.fetch_sub(1, std::memory_order_release);
@@ -77,23 +82,23 @@ struct Workers {
     void start(int count) {
         while (int(threads.size()) + 1 < count) {
             const int rank = int(threads.size()) + 1;
-            threads.emplace_back([this, rank, seen = round.load()] { serve(rank, seen); });
+            threads.emplace_back([this, rank, seen = call.load()] { serve(rank, seen); });
         }
     }
 
-    void publish() {
+    void publish(int wanted) {
         std::lock_guard<std::mutex> lock(mutex);
-        round.fetch_add(1, std::memory_order_release);
+        const std::uint64_t number = call.load(std::memory_order_relaxed) / most_threads + 1;
+        call.store(number * most_threads + std::uint64_t(wanted), std::memory_order_release);
         if (sleeping > 0) wake.notify_all();
     }
 
     ~Workers() {
-        over = true;
-        publish();
+        publish(over);
         for (std::thread& thread : threads) thread.join();
     }
 
-    static constexpr int patience = 20000;
+    static constexpr int patience = 20000, over = 0;
 };
 
 std::unique_ptr<Workers> workers;
@@ -162,9 +167,8 @@ void Pool::run(int threads, void (*work)(void*, int), void* context) {
     w.start(threads);
     w.work = work;
     w.context = context;
-    w.wanted = threads;
     w.running.store(threads - 1, std::memory_order_relaxed);
-    w.publish();
+    w.publish(threads);
     work(context, 0);
     for (int spins = 0; w.running.load(std::memory_order_acquire) > 0; ++spins)
         spins < Barrier::spin_limit ? Barrier::pause() : Barrier::give_way();

@@ -56,7 +56,7 @@ public:
 
 private:
     Interrupt interrupt_;
-    std::int64_t next_ = 0;  // nanoseconds of the steady clock
+    std::int64_t next_ = 0, last_ = 0;  // nanoseconds of the steady clock
     int calls_ = 0;
     std::atomic<bool> stopped_{false};
 };

@@ -148,10 +148,13 @@ void product(Index n, Index vectors, Index K, const T* A, Index lda, const T* B,
 template <class T>
 void transposed_product(Index m, Index vectors, Index K, const T* A, Index lda, const T* B, Index ldb, T* C,
                         Index ldc) {
-    for_tiles(m, vectors, [=](Index r, Index rows, Index v, Index width) {
-        const Index column = v * lanes<T>;
-        transposed_tiles<T>[rows - 1][width - 1](K, A + r, lda, B + column, ldb, C + r * ldc + column, ldc);
-    });
+    const Blocks blocks(m);
+    for (Index i = 0; i < blocks.count; ++i)  // A is the wider matrix: its columns are read once, B's stay near
+        for (Index v = 0; v < vectors; v += tile_vectors) {
+            const Index r = blocks.begin(i), column = v * lanes<T>, width = std::min<Index>(tile_vectors, vectors - v);
+            transposed_tiles<T>[blocks.begin(i + 1) - r - 1][width - 1](K, A + r, lda, B + column, ldb,
+                                                                        C + r * ldc + column, ldc);
+        }
 }
 
 }  // namespace unrolled::UNROLLED_TARGET

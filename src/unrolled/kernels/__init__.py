@@ -8,7 +8,8 @@ Axes     x (T, B, I); h (B, H); W (gates, I, H); U (gates, H, H); lengths (B,); 
 """
 
 from unrolled.kernels.choose import ENGINES, Choice, choose, engine_status
+from unrolled.kernels.layer_calls import Gates, LayerCall
 
 NAMES = ("rnn_scan", "lstm_scan", "gru_scan")
 
-__all__ = ["ENGINES", "NAMES", "Choice", "choose", "engine_status"]
+__all__ = ["ENGINES", "NAMES", "Choice", "Gates", "LayerCall", "choose", "engine_status"]

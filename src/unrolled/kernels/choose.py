@@ -17,25 +17,19 @@ from torch.autograd import forward_ad
 
 from unrolled.kernels import native, reference, torch_kernels
 from unrolled.kernels.autograd import under_transform
+from unrolled.kernels.layer_calls import LayerCall, by_scan
 from unrolled.kernels.recompute import can_recompute, recomputed
 
 Run = Callable[..., tuple[Tensor, ...]]
-Call = tuple[tuple, dict]  # the arguments and keywords of one scan
 
 
 class Choice(NamedTuple):
-    """An engine's scan and why it was taken. `each` runs several scans that do not depend on each other."""
+    """An engine's scan and why it was taken."""
 
     run: Run
     name: str
     reason: str
-    together: Callable[[Sequence[Call]], list[tuple[Tensor, ...]]] | None = None
-
-    def each(self, calls: Sequence[Call]) -> list[tuple[Tensor, ...]]:
-        """The results of several scans, side by side where the engine can."""
-        if self.together is not None:
-            return self.together(calls)
-        return [self.run(*arguments, **options) for arguments, options in calls]
+    each: Callable[..., list[tuple[Tensor, ...]]]  # (layer calls, variant): directions side by side, where it can
 
 
 def _torch_refusal(name: str, x: Tensor, *, reset_after: bool = True) -> str | None:
@@ -71,9 +65,7 @@ ENGINES = {
 }
 
 
-def choose(
-    name: str, x: Tensor, *, reset_after: bool = True, backend: str = "auto", memory: str = "store"
-) -> Choice:
+def choose(name: str, x: Tensor, *, reset_after: bool = True, backend: str = "auto", memory: str = "store") -> Choice:
     """The engine for the scan `name` ("rnn_scan", "lstm_scan", "gru_scan") on an input x (T, B, I), and why.
 
     memory="recompute" gives a scan that keeps less for backward and computes the rest again.
@@ -106,16 +98,18 @@ def choose(
     raise RuntimeError(f"no engine can run {name}: {'; '.join(refusals)}.")
 
 
-_STATES = {"rnn_scan": 1, "lstm_scan": 2, "gru_scan": 1}
-
-
 def _choice(name: str, engine: str, reason: str, memory: str) -> Choice:
     again = memory == "recompute" and can_recompute()
-    run: Run = getattr(ENGINES[engine].module, name)
     if engine == "native":
-        together = partial(native.together, name, recompute=again)
-        return Choice((lambda *a, **k: together([(a, k)])[0]) if again else run, engine, reason, together)
-    return Choice(recomputed(run, _STATES[name]) if again else run, engine, reason)
+        scan = partial(native.recomputing, name) if again else getattr(native, name)
+        return Choice(scan, engine, reason, partial(native.run_layers, name, recompute=again))
+    run: Run = getattr(ENGINES[engine].module, name)
+    run = recomputed(run, 2 if name == "lstm_scan" else 1) if again else run
+    return Choice(run, engine, reason, partial(_one_by_one, run, name))
+
+
+def _one_by_one(run: Run, name: str, calls: Sequence[LayerCall], variant: dict) -> list[tuple[Tensor, ...]]:
+    return [by_scan(run, name, call, variant) for call in calls]
 
 
 def engine_status() -> dict[str, str]:

@@ -20,7 +20,19 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from unrolled.kernels.autograd import under_transform
-from unrolled.kernels.native_calls import CELLS, MISSING, Scan, Tensors, run_scans
+from unrolled.kernels.layer_calls import LayerCall
+from unrolled.kernels.native_calls import (
+    GRU_AFTER,
+    GRU_BEFORE,
+    LSTM,
+    LSTM_PROJECTED,
+    MISSING,
+    RNN_RELU,
+    RNN_TANH,
+    Scan,
+    Tensors,
+    run_scans,
+)
 
 State = tuple[Tensor, ...]
 
@@ -100,38 +112,53 @@ def refusal(_name: str, x: Tensor, **_options: object) -> str | None:
     return None
 
 
-def together(name: str, calls: Sequence[tuple[tuple, dict]], *, recompute: bool) -> list[State]:
-    """Scans that do not depend on each other, side by side on the cores: (arguments, keywords) of each.
-
-    With `recompute`, gates are not kept for backward but computed again.
-    """
-    return run_scans([_READERS[name](*arguments, recompute=recompute, **options) for arguments, options in calls])
+def recomputing(name: str, *arguments: Any, **options: Any) -> State:
+    """The scan `name`, which keeps the states for backward and computes the gates again."""
+    return run_scans([_READERS[name](*arguments, recompute=True, **options)])[0]
 
 
-def _rnn(
-    x, h, W, U, b=None, b_h=None, *, nonlinearity="tanh", restart_h=None, **options: Any
-) -> tuple[Scan, Tensors]:
-    return _scan(f"rnn_{nonlinearity}", **options), (x, h, None, W, U, b, b_h, None, restart_h, None)
+def run_layers(name: str, calls: Sequence[LayerCall], variant: dict[str, Any], *, recompute: bool) -> list[State]:
+    """(out, h) or (out, h, c) of each layer and direction; they run side by side on the cores."""
+    return run_scans([_of_layer(name, call, variant, recompute) for call in calls])
+
+
+def _of_layer(name: str, call: LayerCall, variant: dict[str, Any], recompute: bool) -> tuple[Scan, Tensors]:
+    weight_hr = call.weights[4]
+    if name == "lstm_scan":
+        cell = LSTM if weight_hr is None else LSTM_PROJECTED
+    elif name == "gru_scan":
+        cell = GRU_AFTER if variant["reset_after"] else GRU_BEFORE
+    else:
+        cell = RNN_TANH if variant["nonlinearity"] == "tanh" else RNN_RELU
+    h, c = call.state if len(call.state) == 2 else (call.state[0], None)
+    restart_h, restart_c = (*(call.restart or ()), None, None)[:2]
+    tensors = (call.x, h, c, *call.weights, restart_h, restart_c)
+    return _scan(cell, call.lengths, call.resets, call.reverse, recompute, flat=True), tensors
+
+
+def _rnn(x, h, W, U, b=None, b_h=None, *, nonlinearity="tanh", restart_h=None, **options: Any) -> tuple[Scan, Tensors]:
+    cell = RNN_TANH if nonlinearity == "tanh" else RNN_RELU
+    return _scan(cell, **options), (x, h, None, W[None], U[None], b, b_h, None, restart_h, None)
 
 
 def _lstm(
     x, h, c, W, U, b=None, b_h=None, V=None, *, restart_h=None, restart_c=None, **options: Any
 ) -> tuple[Scan, Tensors]:
-    cell = "lstm" if V is None else "lstm_projected"
+    cell = LSTM if V is None else LSTM_PROJECTED
     return _scan(cell, **options), (x, h, c, W, U, b, b_h, V, restart_h, restart_c)
 
 
 def _gru(x, h, W, U, b=None, b_h=None, *, reset_after=True, restart_h=None, **options: Any) -> tuple[Scan, Tensors]:
-    cell = "gru_after" if reset_after else "gru_before"
+    cell = GRU_AFTER if reset_after else GRU_BEFORE
     return _scan(cell, **options), (x, h, None, W, U, b, b_h, None, restart_h, None)
 
 
-def _scan(cell: str, *, lengths=None, resets=None, reverse: bool = False, recompute: bool = False) -> Scan:
-    if lengths is not None and (lengths.dtype != torch.int64 or not lengths.is_contiguous() or lengths.device.type != "cpu"):
+def _scan(cell: int, lengths=None, resets=None, reverse=False, recompute=False, *, flat: bool = False) -> Scan:
+    if lengths is not None and not (lengths.dtype == torch.int64 and lengths.is_cpu and lengths.is_contiguous()):
         lengths = lengths.to("cpu", torch.int64).contiguous()
-    if resets is not None and resets.device.type != "cpu":
+    if resets is not None and not resets.is_cpu:
         resets = resets.cpu()
-    return Scan(CELLS.index(cell), lengths, resets, reverse, recompute)
+    return Scan(cell, lengths, resets, reverse, recompute, flat)
 
 
 _READERS: dict[str, Callable[..., tuple[Scan, Tensors]]] = {"rnn_scan": _rnn, "lstm_scan": _lstm, "gru_scan": _gru}

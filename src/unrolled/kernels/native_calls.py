@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unrolled.kernels import reference
 from unrolled.kernels.autograd import differentiate_again
+from unrolled.kernels.layer_calls import Gates
 
 try:
     from unrolled import _native
@@ -27,11 +28,13 @@ except ImportError as error:
         "where a C++ compiler is found"
     )
 except RuntimeError as error:  # UNROLLED_ISA names a target that this machine has not
-    MISSING = str(error)
+    MISSING = str(error).removesuffix(".")
 
 CELLS = ("rnn_tanh", "rnn_relu", "lstm", "lstm_projected", "gru_after", "gru_before")  # enum Cell of scan.h
-NAMES = ("x", "h", "c", "W", "U", "b", "b_h", "V", "restart_h", "restart_c")
-Tensors = tuple[Tensor | None, ...]  # the ten tensors of one scan, in the order of NAMES
+RNN_TANH, RNN_RELU, LSTM, LSTM_PROJECTED, GRU_AFTER, GRU_BEFORE = range(6)
+_GATES = (1, 1, 4, 4, 3, 3)
+Tensors = tuple[Tensor | None, ...]  # of one scan: x, h, c, W, U, b, b_h, V, restart_h, restart_c
+TENSORS = 10
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -43,22 +46,41 @@ class Scan(NamedTuple):
     resets: Tensor | None  # bool, on the CPU
     reverse: bool
     recompute: bool
+    flat: bool = False  # W, U, V and the biases as torch lays parameters out, not with the gates as an axis
 
     @property
     def has_memory(self) -> bool:
-        return CELLS[self.cell].startswith("lstm")
+        return self.cell in (LSTM, LSTM_PROJECTED)
+
+    def sizes(self, tensors: Tensors) -> tuple[int, int]:
+        """H and P."""
+        U: Any = tensors[4]
+        return (U.shape[0] // _GATES[self.cell], U.shape[1]) if self.flat else (U.shape[2], U.shape[1])
+
+    def with_gates(self, tensors: Tensors) -> Tensors:
+        """The tensors with the gates as an axis and states of zeros where there are none: a scan that is not flat."""
+        x: Any
+        x, h, c, *weights, restart_h, restart_c = tensors
+        hidden, state = self.sizes(tensors)
+        if self.flat:
+            weights = list(Gates.of(tuple(weights), _GATES[self.cell]))
+        h = x.new_zeros(x.shape[1], state) if h is None else h
+        c = x.new_zeros(x.shape[1], hidden) if c is None and self.has_memory else c
+        return x, h, c, *weights, restart_h, restart_c
 
     def by_equations(self, *tensors: Tensor | None) -> tuple[Tensor, ...]:
         """The same scan by the reference."""
-        x, h, c, W, U, b, b_h, V, restart_h, restart_c = tensors
-        name = CELLS[self.cell]
+        given: Any = self.with_gates(tensors)
+        x, h, c, W, U, b, b_h, V, restart_h, restart_c = given
         options: dict[str, Any] = {"lengths": self.lengths, "resets": self.resets, "reverse": self.reverse}
         options["restart_h"] = restart_h
         if self.has_memory:
             return reference.lstm_scan(x, h, c, W, U, b, b_h, V, restart_c=restart_c, **options)
-        if name.startswith("gru"):
-            return reference.gru_scan(x, h, W, U, b, b_h, reset_after=name == "gru_after", **options)
-        return reference.rnn_scan(x, h, W, U, b, b_h, nonlinearity=name[4:], **options)
+        if self.cell in (GRU_AFTER, GRU_BEFORE):
+            return reference.gru_scan(x, h, W, U, b, b_h, reset_after=self.cell == GRU_AFTER, **options)
+        b, b_h = (None if bias is None else bias.flatten() for bias in (b, b_h))
+        nonlinearity = "tanh" if self.cell == RNN_TANH else "relu"
+        return reference.rnn_scan(x, h, W[0], U[0], b, b_h, nonlinearity=nonlinearity, **options)
 
 
 class Made(NamedTuple):
@@ -81,10 +103,13 @@ def run_scans(scans: Sequence[tuple[Scan, Tensors]]) -> list[tuple[Tensor, ...]]
         TypeError: a tensor is not of x's type and on the CPU.
     """
     flat = [tensor for _, tensors in scans for tensor in tensors]
-    x = flat[0]
+    x: Any = flat[0]
+    dtype = x.dtype
     for tensor in flat:
-        if tensor is not None and (tensor.dtype != x.dtype or tensor.device.type != "cpu"):
-            raise TypeError(f"native scan: expected {x.dtype} on the CPU as x, found {tensor.dtype} on {tensor.device}.")
+        if tensor is not None and (tensor.dtype is not dtype or not tensor.is_cpu):
+            raise TypeError(
+                f"native scan: expected {x.dtype} on the CPU as x, found {tensor.dtype} on {tensor.device}."
+            )
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or type(x) not in _PLAIN:
         from unrolled.kernels import native_ops  # registering operators takes time that plain calls need not spend
 
@@ -128,13 +153,13 @@ def _kept_row(cell: int, hidden: int, state: int, recompute: bool, is_double: bo
 
 
 def parts_of(batch: int, scans: int = 1, threads: int | None = None) -> int:
-    """How the rows of each scan are dealt out to the threads: part of what `kept` means, so both passes need the same."""
+    """How the rows of each scan are dealt out to threads: part of what `kept` means, so both passes need the same."""
     return _native.choose_parts(batch, max(1, (threads or torch.get_num_threads()) // scans))
 
 
 def kept_row(scan: Scan, tensors: Tensors) -> int:
     """How many numbers a step of one row keeps for backward."""
-    return _kept_row(scan.cell, *_sizes(tensors), scan.recompute, tensors[0].dtype == torch.float64)
+    return _kept_row(scan.cell, *scan.sizes(tensors), scan.recompute, tensors[0].dtype == torch.float64)
 
 
 def forward(scans: Sequence[tuple[Scan, Tensors]], parts: int, *, keep: bool) -> list[Made]:
@@ -143,7 +168,7 @@ def forward(scans: Sequence[tuple[Scan, Tensors]], parts: int, *, keep: bool) ->
     x = scans[0][1][0]
     for scan, tensors in scans:
         steps, batch, _ = tensors[0].shape
-        hidden, state = _sizes(tensors)
+        hidden, state = scan.sizes(tensors)
         out = x.new_empty(steps, batch, state)
         h_n = x.new_empty(batch, state)
         c_n = x.new_empty(batch, hidden) if scan.has_memory else None
@@ -172,21 +197,17 @@ def backward(
     described, gradients, held, found = [], [], [], []
     x = scans[0][1][0]
     for (scan, tensors), out, keep, grads, want in zip(scans, outs, kept, given, wanted, strict=True):
-        own = [_empty_gradient(name, t) if need else None for name, t, need in zip(NAMES, tensors, want, strict=True)]
+        turned = () if scan.flat else _TURNED
+        own = [_empty_gradient(t, i in turned) if want[i] else None for i, t in enumerate(tensors)]
         tensors = _readable(tensors)
         grads = tuple(None if g is None else _rows(g) for g in grads)
         held += [tensors, grads]
         described.append(_describe(scan, tensors, parts, Made(out, None, None, keep)))
         gradients.append(_describe_gradients(grads, own))
-        found.append([_turned(name, g) for name, g in zip(NAMES, own, strict=True)])
+        found.append([g.mT if g is not None and i in turned else g for i, g in enumerate(own)])
     run = _native.backward_f64 if x.dtype == torch.float64 else _native.backward_f32
     run(described, gradients, torch.get_num_threads())
     return found
-
-
-def _sizes(tensors: Tensors) -> tuple[int, int]:
-    """H and P."""
-    return tensors[3].shape[-1], tensors[1].shape[-1]
 
 
 def _rows(t: Tensor) -> Tensor:
@@ -199,7 +220,7 @@ def _readable(tensors: Tensors) -> Tensors:
     x, h, c, W, U, b, b_h, V, restart_h, restart_c = tensors
     whole = (None if t is None else t.contiguous() for t in (b, b_h, restart_h, restart_c))
     b, b_h, restart_h, restart_c = whole
-    return x, _rows(h), None if c is None else _rows(c), W, U, b, b_h, V, restart_h, restart_c
+    return x, None if h is None else _rows(h), None if c is None else _rows(c), W, U, b, b_h, V, restart_h, restart_c
 
 
 def _at(t: Tensor | None) -> int:
@@ -209,20 +230,28 @@ def _at(t: Tensor | None) -> int:
 def _describe(scan: Scan, tensors: Tensors, parts: int, made: Made) -> tuple[int, ...]:
     """The scan in the order in which native/bind/module.cpp reads it."""
     x, h, c, W, U, b, b_h, V, restart_h, restart_c = tensors
-    hidden, state = _sizes(tensors)
+    hidden, state = scan.sizes(tensors)
     return (
         scan.cell, *x.shape, hidden, state, scan.reverse, scan.recompute, parts,
-        W.data_ptr(), *_weight_strides(W), U.data_ptr(), *_weight_strides(U), _at(b), _at(b_h),
-        *((0, 0, 0) if V is None else (V.data_ptr(), *V.stride())),
-        x.data_ptr(), *x.stride(), h.data_ptr(), h.stride(0), *((0, 0) if c is None else (c.data_ptr(), c.stride(0))),
+        W.data_ptr(), *_weight_strides(W, hidden), U.data_ptr(), *_weight_strides(U, hidden), _at(b), _at(b_h),
+        *((0, 0, 0) if V is None else (V.data_ptr(), *(V.mT if scan.flat else V).stride())),
+        x.data_ptr(), *x.stride(), *_rows_at(h), *_rows_at(c),
         _at(scan.lengths), *((0, 0, 0) if scan.resets is None else (scan.resets.data_ptr(), *scan.resets.stride())),
         _at(restart_h), _at(restart_c),
         made.out.data_ptr(), made.out.stride(0), made.out.stride(1), _at(made.h_n), _at(made.c_n), _at(made.kept),
     )  # fmt: skip
 
 
-def _weight_strides(W: Tensor) -> tuple[int, ...]:
-    return W.stride() if W.dim() == 3 else (0, *W.stride())  # the RNN has no gate axis
+def _rows_at(t: Tensor | None) -> tuple[int, int]:
+    return (0, 0) if t is None else (t.data_ptr(), t.stride(0))
+
+
+def _weight_strides(W: Tensor, hidden: int) -> tuple[int, ...]:
+    """Of the gate, the input and the output."""
+    if W.dim() == 3:
+        return W.stride()
+    row, column = W.stride()
+    return hidden * row, column, row
 
 
 def _describe_gradients(given: tuple[Tensor | None, ...], own: list[Tensor | None]) -> tuple[int, ...]:
@@ -230,20 +259,15 @@ def _describe_gradients(given: tuple[Tensor | None, ...], own: list[Tensor | Non
     x, h, c, W, U, b, b_h, V, restart_h, restart_c = own
     return (
         *((0, 0, 0) if out is None else (out.data_ptr(), out.stride(0), out.stride(1))),
-        *((0, 0) if h_n is None else (h_n.data_ptr(), h_n.stride(0))),
-        *((0, 0) if c_n is None else (c_n.data_ptr(), c_n.stride(0))),
+        *_rows_at(h_n),
+        *_rows_at(c_n),
         *((0, 0, 0) if x is None else (x.data_ptr(), x.stride(0), x.stride(1))),
         *(_at(t) for t in (h, c, W, U, b, b_h, V, restart_h, restart_c)),
     )
 
 
-_TURNED = ("W", "U", "V")
+_TURNED = (3, 4, 7)  # W, U and V, with the gates as an axis
 
 
-def _empty_gradient(name: str, t: Tensor) -> Tensor:
-    shape = (*t.shape[:-2], t.shape[-1], t.shape[-2]) if name in _TURNED else t.shape
-    return t.new_empty(shape)
-
-
-def _turned(name: str, gradient: Tensor | None) -> Tensor | None:
-    return gradient.mT if gradient is not None and name in _TURNED else gradient
+def _empty_gradient(t: Any, turned: bool) -> Tensor:
+    return t.new_empty(*t.shape[:-2], t.shape[-1], t.shape[-2]) if turned else t.new_empty(t.shape)

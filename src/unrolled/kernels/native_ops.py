@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from unrolled.kernels import native_calls
-from unrolled.kernels.native_calls import NAMES, Scan, Tensors, kept_row, parts_of
+from unrolled.kernels.native_calls import TENSORS, Scan, Tensors, kept_row, parts_of
 
 
 def run(scan: Scan, tensors: Tensors) -> tuple[Tensor, ...]:
     """(out, h) or (out, h, c) through the operator."""
+    tensors = scan.with_gates(tensors)  # the operator knows one form only
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     options = (scan.cell, scan.lengths, scan.resets, scan.reverse, scan.recompute)
     # The threads of this moment, once for both passes: the rows must be dealt out in the same way.
@@ -58,9 +59,10 @@ def _kept_size(scan: Scan, tensors: Tensors) -> int:
 @_scan.register_fake
 def _(x, h, c, W, U, b, b_h, V, restart_h, restart_c, cell, lengths, resets, reverse, recompute, _threads, keep):
     steps, batch, _ = x.shape
-    hidden, state = W.shape[-1], h.shape[-1]
-    scan, tensors = Scan(cell, lengths, resets, reverse, recompute), (x, h, c, W, U, b, b_h, V, restart_h, restart_c)
-    c_n = x.new_empty(batch, hidden) if c is not None else x.new_empty(0)
+    tensors = (x, h, c, W, U, b, b_h, V, restart_h, restart_c)
+    scan = Scan(cell, lengths, resets, reverse, recompute)
+    hidden, state = scan.sizes(tensors)
+    c_n = x.new_empty(batch, hidden) if scan.has_memory else x.new_empty(0)
     kept = x.new_empty(_kept_size(scan, tensors) if keep else 0)
     return x.new_empty(steps, batch, state), x.new_empty(batch, state), c_n, kept
 
@@ -88,22 +90,22 @@ def _scan_backward(
 
 
 @_scan_backward.register_fake
-def _(d_out, d_h, d_c, x, h, c, W, U, b, b_h, V, restart_h, restart_c, out, kept, *options):
-    tensors, wanted = (x, h, c, W, U, b, b_h, V, restart_h, restart_c), options[-1]
+def _(*inputs):
+    tensors, wanted = inputs[3 : 3 + TENSORS], inputs[-1]  # after the gradients of out, h and c
     return [t.new_empty(t.shape) for t, need in zip(tensors, wanted, strict=True) if need]
 
 
 def _setup(ctx, inputs, output) -> None:
-    tensors, ctx.options = inputs[: len(NAMES)], inputs[len(NAMES) : -1]
+    tensors, ctx.options = inputs[:TENSORS], inputs[TENSORS:-1]
     ctx.save_for_backward(*tensors, output[0], output[3], *ctx.options[1:3])
 
 
 def _backward(ctx, d_out, d_h, d_c, _d_kept):
     *tensors, out, kept, lengths, resets = ctx.saved_tensors
     cell, _, _, reverse, recompute, threads = ctx.options
-    wanted = [bool(need) for need in ctx.needs_input_grad[: len(NAMES)]]
+    wanted = [bool(need) for need in ctx.needs_input_grad[:TENSORS]]
     options = (cell, lengths, resets, reverse, recompute, threads, wanted)
-    d_c = d_c if tensors[2] is not None else None
+    d_c = d_c if Scan(*options[:5]).has_memory else None
     found = iter(torch.ops.unrolled.scan_backward(d_out, d_h, d_c, *tensors, out, kept, *options))
     return (*(next(found) if need else None for need in wanted), *(None,) * 7)
 

@@ -41,7 +41,7 @@ DEFAULTS = {
 
 class Call(NamedTuple):
     x: Tensor  # (T, B, I)
-    state: tuple[Tensor, ...]
+    state: tuple[Tensor | None, ...]
     restart: tuple[Tensor, ...] | None  # (L·D, P or H): the learned state, or None for zeros
     lengths: Tensor | None
     resets: Tensor | None
@@ -109,12 +109,13 @@ def read(layer: Recurrent, input: Any, hx: Any, lengths: Any, resets: Any) -> Ca
     steps, batch = x.shape[:2]
 
     restart = _restart(layer, inside)
-    if hx is None:
-        state = initial_state(layer, batch, inside, x.device)
-    else:
+    state: tuple[Tensor | None, ...] = (None,) * len(layer.STATES)  # zeros, which an engine need not be shown
+    if hx is not None:
         state = tuple(part.to(inside) for part in _read_state(layer, hx, x, batched))
+    elif restart is not None:
+        state = tuple(part[:, None].expand(-1, batch, -1) for part in restart)
     return Call(
-        x.to(inside),
+        x if dtype == inside else x.to(inside),
         state,
         restart,
         None if lengths is None else as_lengths(lengths, batch, steps, x.device),
@@ -137,8 +138,9 @@ def initial_state(layer: Recurrent, batch: int, dtype: torch.dtype, device: torc
 
 def write(layer: Recurrent, out: Any, state: tuple[Tensor, ...], call: Call) -> tuple[Any, Any]:
     """The way back to the form and the type of number that came in."""
-    out = out.to(call.dtype)
-    state = tuple(part.to(call.dtype) for part in state)
+    if out.dtype != call.dtype:
+        out = out.to(call.dtype)
+        state = tuple(part.to(call.dtype) for part in state)
     if call.packed is not None:
         out = _pack_like(out, call.lengths, call.packed)
     elif not call.batched:

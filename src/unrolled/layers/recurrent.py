@@ -14,28 +14,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from unrolled import init as initialisers
-from unrolled.kernels import Choice, choose
+from unrolled.kernels import Choice, Gates, LayerCall, choose
 from unrolled.layers import inputs
 from unrolled.layers.stream import Stream
 
 Initialiser = Callable[[Any], None]
-
-
-class Gates(NamedTuple):
-    """The weights of one layer and direction with the gates as an axis: views, no copies."""
-
-    W: Tensor  # (gates, I, H)
-    U: Tensor  # (gates, P, H)
-    b: Tensor | None  # (gates, H)
-    b_h: Tensor | None  # (gates, H)
-    V: Tensor | None  # (H, P)
+WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")  # torch.nn's names, and their order
 
 
 class Recurrent(nn.Module):
@@ -100,6 +91,12 @@ class Recurrent(nn.Module):
         """The last axis of each part of the state: (P,), or (P, H) for the LSTM."""
         return (self.proj_size or self.hidden_size, self.hidden_size)[: len(self.STATES)]
 
+    @property
+    def _kinds(self) -> tuple[str, ...]:
+        """The parameters that each layer and direction has."""
+        has = (True, True, self.bias, self.bias and not self.single_bias, self.proj_size > 0)
+        return tuple(kind for kind, there in zip(WEIGHTS, has, strict=True) if there)
+
     def _make_parameters(self, device: Any, dtype: torch.dtype | None) -> None:
         """torch.nn's names and shapes, registered in torch.nn's order; the learned initial state comes last."""
         state_size = self.state_sizes[0]
@@ -150,19 +147,19 @@ class Recurrent(nn.Module):
         >>> GRU(4, 3).gates(0).W.shape
         torch.Size([3, 4, 3])
         """
+        return Gates.of(self._weights(layer, direction), self.BLOCKS)
+
+    def _weights(self, layer: int, direction: int) -> tuple[Any, ...]:
+        """weight_ih, weight_hh, bias_ih, bias_hh, weight_hr; None where there is none."""
         suffix = f"_l{layer}" + ("_reverse" if direction else "")
-
-        def blocks(name: str) -> Any:
-            flat = getattr(self, name + suffix, None)
-            return None if flat is None else flat.unflatten(0, (self.BLOCKS, self.hidden_size))
-
-        projection = getattr(self, f"weight_hr{suffix}", None)
-        return Gates(
-            blocks("weight_ih").mT,
-            blocks("weight_hh").mT,
-            blocks("bias_ih"),
-            blocks("bias_hh"),
-            None if projection is None else projection.mT,
+        own = self._parameters  # a parametrization takes a weight out of it, and then only the attribute knows it
+        return tuple(
+            own[kind + suffix]
+            if kind + suffix in own
+            else getattr(self, kind + suffix)
+            if kind in self._kinds
+            else None
+            for kind in WEIGHTS
         )
 
     def all_gates(self) -> Iterator[Gates]:
@@ -174,11 +171,7 @@ class Recurrent(nn.Module):
     @property
     def all_weights(self) -> list[list[Tensor]]:
         """As torch.nn's: one list of parameters a layer and direction."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-        return [
-            [getattr(self, name + suffix) for name in names if hasattr(self, name + suffix)]
-            for _, suffix in self._suffixes()
-        ]
+        return [[getattr(self, kind + suffix) for kind in self._kinds] for _, suffix in self._suffixes()]
 
     def flatten_parameters(self) -> None:
         """Nothing to do: weights are read at every call. Here so that code written for torch.nn runs."""
@@ -213,35 +206,33 @@ class Recurrent(nn.Module):
         """
         call = inputs.read(self, input, hx, lengths, resets)
         x, state = call.x, call.state
-        finals: list[tuple[Tensor, ...]] = []
+        finals: list[list[Tensor]] = []
         for layer in range(self.num_layers):
             results = self._scan(x, state, layer, call)
             outs = [out for out, *_ in results]
-            finals += [tuple(final) for _, *final in results]
+            finals += [final for _, *final in results]
             x = outs[0] if len(outs) == 1 else torch.cat(outs, -1)
             if self.dropout and self.training and layer < self.num_layers - 1:
                 x = nn.functional.dropout(x, self.dropout, training=True)
-        return inputs.write(self, x, tuple(torch.stack(part) for part in zip(*finals, strict=True)), call)
+        ends = zip(*finals, strict=True)
+        state = tuple(part[0][None] if len(part) == 1 else torch.stack(part) for part in ends)
+        return inputs.write(self, x, state, call)
 
-    def _scan(self, x: Tensor, state: tuple[Tensor, ...], layer: int, call: inputs.Call) -> list[tuple[Tensor, ...]]:
+    def _scan(self, x: Tensor, state: tuple[Any, ...], layer: int, call: inputs.Call) -> list[tuple[Tensor, ...]]:
         """The output and the final state of each direction of one layer."""
         calls = []
         for direction in range(self.num_directions):
             index = layer * self.num_directions + direction
-            weights: list[Any] = [None if w is None else w.to(x.dtype) for w in self.gates(layer, direction)]
-            restart = {
-                f"restart_{name}": value[index] for name, value in zip(self.STATES, call.restart or (), strict=False)
-            }
-            options = dict(lengths=call.lengths, resets=call.resets, reverse=direction == 1, **restart, **self._variant())
-            calls.append(((x, *(part[index] for part in state), *self._arguments(*weights)), options))
-        return self._choose(x).each(calls)
+            weights = self._weights(layer, direction)
+            if weights[0].dtype != x.dtype:  # half precision computes in single
+                weights = tuple(None if w is None else w.to(x.dtype) for w in weights)
+            own = tuple(None if part is None else part[index] for part in state)
+            restart = None if call.restart is None else tuple(part[index] for part in call.restart)
+            calls.append(LayerCall(x, own, weights, restart, call.lengths, call.resets, direction == 1))
+        return self._choose(x).each(calls, self._variant())
 
     def _choose(self, x: Tensor) -> Choice:
         return choose(self.SCAN, x, backend=self.backend, memory=self.memory)
-
-    def _arguments(self, W: Tensor, U: Tensor, b: Any, b_h: Any, _V: Any) -> tuple[Tensor | None, ...]:
-        """The weights in the order of the cell's scan."""
-        return W, U, b, b_h
 
     def _variant(self) -> dict[str, Any]:
         """The cell's own keywords."""
@@ -281,14 +272,6 @@ class RNN(Recurrent):
         self.nonlinearity = nonlinearity
         layout = (num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
         super().__init__(input_size, hidden_size, *layout, **options)
-
-    def _arguments(self, W: Tensor, U: Tensor, b: Any, b_h: Any, _V: Any) -> tuple[Tensor | None, ...]:
-        return (
-            W[0],
-            U[0],
-            None if b is None else b[0],
-            None if b_h is None else b_h[0],
-        )  # no gate, so no gate axis
 
     def _variant(self) -> dict[str, Any]:
         return {"nonlinearity": self.nonlinearity}
@@ -331,9 +314,6 @@ class LSTM(Recurrent):
     def reset_parameters(self) -> None:
         super().reset_parameters()
         initialisers.set_forget_bias(self, self.forget_bias)
-
-    def _arguments(self, W: Tensor, U: Tensor, b: Any, b_h: Any, V: Any) -> tuple[Tensor | None, ...]:
-        return W, U, b, b_h, V
 
 
 class GRU(Recurrent):

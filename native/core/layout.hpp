@@ -30,6 +30,34 @@ template <class C, class T> struct Sizes {
 // Are the blocks from the input and from the state summed in this block?
 template <class C> constexpr bool merges(int block) { return block < C::from_input.count; }
 
+// Turns a square of lanes x lanes numbers: in each round, halves of pairs of rows change places.
+template <class T> inline void transpose(Vec<T> (&rows)[lanes<T>]) {
+    constexpr int L = lanes<T>;
+    static constexpr auto lane_masks = [] {
+        std::array<std::array<std::array<Lane<T>, L>, 2>, 4> masks{};
+        for (int round = 0, half = L / 2; half; half /= 2, ++round)
+            for (int l = 0; l < L; ++l) {
+                masks[round][0][l] = l & half ? L + l - half : l;
+                masks[round][1][l] = l & half ? L + l : l + half;
+            }
+        return masks;
+    }();
+    int round = 0;
+#pragma GCC unroll 4
+    for (int half = L / 2; half; half /= 2, ++round) {
+        BitsOf<T> upper, lower;
+        std::memcpy(&upper, lane_masks[round][0].data(), sizeof upper);
+        std::memcpy(&lower, lane_masks[round][1].data(), sizeof lower);
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i)
+            if (!(i & half)) {
+                const Vec<T> a = rows[i], b = rows[i + half];
+                rows[i] = shuffle<T>(a, b, upper);
+                rows[i + half] = shuffle<T>(a, b, lower);
+            }
+    }
+}
+
 // dst[vector][k][lane] = src[k * along_k + column * across], for the vectors from `begin` to `end`, which stand `step`
 // apart; 0 past `columns` and in the k from K to `K_padded`.
 template <class T>
@@ -40,13 +68,22 @@ void pack(T* dst, Index step, Index begin, Index end, Index K, Index columns, co
         const Index width = std::min(L, columns - v * L);
         const T* from = src + v * L * across;
         T* to = dst + v * step;
-        for (Index k = 0; k < K; ++k, from += along_k, to += L) {
-            if (width == L)
-                for (Index l = 0; l < L; ++l) to[l] = from[l * across];
-            else
-                for (Index l = 0; l < L; ++l) to[l] = l < width ? from[l * across] : T(0);
-        }
-        if (K_padded > K) std::fill(to, to + (K_padded - K) * L, T(0));
+        Index k = 0;
+        if (along_k == 1 && width == L)  // torch's layout, square by square
+            for (; k + L <= K; k += L) {
+                Vec<T> square[L];
+#pragma GCC unroll 16
+                for (Index l = 0; l < L; ++l) square[l] = load(from + l * across + k);
+                transpose<T>(square);
+#pragma GCC unroll 16
+                for (Index l = 0; l < L; ++l) store(to + (k + l) * L, square[l]);
+            }
+        if (width == L)
+            for (; k < K; ++k)
+                for (Index l = 0; l < L; ++l) to[k * L + l] = from[k * along_k + l * across];
+        for (; k < K; ++k)
+            for (Index l = 0; l < L; ++l) to[k * L + l] = l < width ? from[k * along_k + l * across] : T(0);
+        if (K_padded > K) std::fill(to + K * L, to + K_padded * L, T(0));
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if !defined(UNROLLED_TARGET) || !defined(UNROLLED_VECTOR_BYTES)
 #error "compile this for a target: see CMakeLists.txt"
@@ -37,6 +38,7 @@ template <> struct Simd<double> {
 
 template <class T> using Vec = typename Simd<T>::V;
 template <class T> using BitsOf = typename Simd<T>::Bits;
+template <class T> using Lane = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
 template <class T> inline constexpr int lanes = UNROLLED_VECTOR_BYTES / int(sizeof(T));
 
 // n rounded up to whole vectors: the length of every row that the core itself lays out.
@@ -52,6 +54,17 @@ template <class T> inline void store(T* p, Vec<T> v) { std::memcpy(p, &v, sizeof
 
 // Less zero, not plus: 0 + -0 would be +0, and tanh needs the sign bit.
 template <class T> inline Vec<T> splat(T value) { return value - Vec<T>{}; }
+
+// Lane l of the result is lane from[l] of a and b, one behind the other.
+template <class T> inline Vec<T> shuffle(Vec<T> a, Vec<T> b, BitsOf<T> from) {
+#if defined(__clang__)  // which has no shuffle by a vector, and makes one of this
+    Vec<T> result;
+    for (int l = 0; l < lanes<T>; ++l) result[l] = from[l] < lanes<T> ? a[from[l]] : b[from[l] - lanes<T>];
+    return result;
+#else
+    return __builtin_shuffle(a, b, from);
+#endif
+}
 
 // A NaN compares false and so passes through.
 template <class T> inline Vec<T> at_most(Vec<T> x, T limit) { return x > limit ? splat<T>(limit) : x; }

@@ -77,6 +77,11 @@ class Recurrent(nn.Module):
                 UserWarning,
                 stacklevel=3,
             )
+        has = (True, True, bias, bias and not single_bias, proj_size > 0)
+        self._names = [
+            tuple(kind + suffix if there else None for kind, there in zip(WEIGHTS, has, strict=True))
+            for _, suffix in self._suffixes()
+        ]
         self._make_parameters(device, dtype)
         self.reset_parameters()
 
@@ -90,12 +95,6 @@ class Recurrent(nn.Module):
     def state_sizes(self) -> tuple[int, ...]:
         """The last axis of each part of the state: (P,), or (P, H) for the LSTM."""
         return (self.proj_size or self.hidden_size, self.hidden_size)[: len(self.STATES)]
-
-    @property
-    def _kinds(self) -> tuple[str, ...]:
-        """The parameters that each layer and direction has."""
-        has = (True, True, self.bias, self.bias and not self.single_bias, self.proj_size > 0)
-        return tuple(kind for kind, there in zip(WEIGHTS, has, strict=True) if there)
 
     def _make_parameters(self, device: Any, dtype: torch.dtype | None) -> None:
         """torch.nn's names and shapes, registered in torch.nn's order; the learned initial state comes last."""
@@ -151,16 +150,9 @@ class Recurrent(nn.Module):
 
     def _weights(self, layer: int, direction: int) -> tuple[Any, ...]:
         """weight_ih, weight_hh, bias_ih, bias_hh, weight_hr; None where there is none."""
-        suffix = f"_l{layer}" + ("_reverse" if direction else "")
         own = self._parameters  # a parametrization takes a weight out of it, and then only the attribute knows it
-        return tuple(
-            own[kind + suffix]
-            if kind + suffix in own
-            else getattr(self, kind + suffix)
-            if kind in self._kinds
-            else None
-            for kind in WEIGHTS
-        )
+        names = self._names[layer * self.num_directions + direction]
+        return tuple([None if name is None else own[name] if name in own else getattr(self, name) for name in names])
 
     def all_gates(self) -> Iterator[Gates]:
         """`gates` of every layer and direction, layer 0 forward first."""
@@ -171,7 +163,7 @@ class Recurrent(nn.Module):
     @property
     def all_weights(self) -> list[list[Tensor]]:
         """As torch.nn's: one list of parameters a layer and direction."""
-        return [[getattr(self, kind + suffix) for kind in self._kinds] for _, suffix in self._suffixes()]
+        return [[getattr(self, name) for name in names if name is not None] for names in self._names]
 
     def flatten_parameters(self) -> None:
         """Nothing to do: weights are read at every call. Here so that code written for torch.nn runs."""
@@ -215,7 +207,7 @@ class Recurrent(nn.Module):
             if self.dropout and self.training and layer < self.num_layers - 1:
                 x = nn.functional.dropout(x, self.dropout, training=True)
         ends = zip(*finals, strict=True)
-        state = tuple(part[0][None] if len(part) == 1 else torch.stack(part) for part in ends)
+        state = tuple([part[0].unsqueeze(0) if len(part) == 1 else torch.stack(part) for part in ends])
         return inputs.write(self, x, state, call)
 
     def _scan(self, x: Tensor, state: tuple[Any, ...], layer: int, call: inputs.Call) -> list[tuple[Tensor, ...]]:
@@ -226,7 +218,7 @@ class Recurrent(nn.Module):
             weights = self._weights(layer, direction)
             if weights[0].dtype != x.dtype:  # half precision computes in single
                 weights = tuple(None if w is None else w.to(x.dtype) for w in weights)
-            own = tuple(None if part is None else part[index] for part in state)
+            own = tuple([None if part is None else part[index] for part in state])
             restart = None if call.restart is None else tuple(part[index] for part in call.restart)
             calls.append(LayerCall(x, own, weights, restart, call.lengths, call.resets, direction == 1))
         return self._choose(x).each(calls, self._variant())

@@ -10,13 +10,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from unrolled.errors import DataError, expected
 
-Kind = Literal["text", "tokens", "features"]
+if TYPE_CHECKING:
+    from unrolled.data.series import Series
+
+Kind = Literal["text", "tokens", "features", "series"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -30,9 +33,13 @@ class Item:
     label: str | None = None
     tags: tuple[str, ...] | None = None
     group: str | None = None
+    series: Series | None = None
+    target: str | tuple[str, ...] | None = None  # of a pair: a text, or its tokens
 
     @property
     def kind(self) -> Kind:
+        if self.series is not None:
+            return "series"
         if self.features is not None:
             return "features"
         return "tokens" if self.tokens is not None else "text"
@@ -40,11 +47,15 @@ class Item:
     @property
     def length(self) -> int:
         """Number of characters, tokens or time steps."""
+        if self.series is not None:
+            return len(self.series) - self.series.begin
         content = self.features if self.features is not None else self.tokens
         return len(content if content is not None else self.text or "")
 
     def content(self) -> bytes:
         """Equal for items that only differ in label, place, Unicode form, or the amount of white space."""
+        if self.series is not None:
+            return f"{self.series.start}".encode() + self.series.target.tobytes()
         if self.features is not None:
             return f"{self.features.shape}".encode() + self.features.tobytes()
         if self.tokens is not None:
@@ -74,6 +85,9 @@ class Columns:
     id: str | None = None
     time: str | None = None
     group: str | None = None
+    source: str = "source"  # of a pair
+    target: str = "target"
+    vector: bool = False  # the source is one vector, not a sequence
 
     def __post_init__(self) -> None:
         if isinstance(self.features, str):

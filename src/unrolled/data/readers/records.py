@@ -11,14 +11,29 @@ from typing import Any
 from unrolled.data.items import Columns, Dataset, Item
 from unrolled.data.readers.rows import check_channels, choose_kind, missing_column, to_item
 from unrolled.data.readers.source import Request, decode, numbered_lines, read_bytes, to_dataset
-from unrolled.errors import require
+from unrolled.errors import DataError, require
+
+
+def read_records(request: Request, format: str) -> list[tuple[int | str, dict[str, Any]]]:
+    """The records of a file, `jsonl` or `parquet`, with the place of each."""
+    if format == "jsonl":
+        lines = numbered_lines(decode(request, read_bytes(request)))
+        return [(number, _parse(request, number, line)) for number, line in lines if line.strip()]
+    read_bytes(request)  # the messages about a missing or empty file
+    try:
+        rows = require("pyarrow.parquet", "train").read_table(request.path).to_pylist()
+    except require("pyarrow", "train").ArrowException as error:
+        raise _no_parquet(request, error) from None
+    return [(f"row {number}", row) for number, row in enumerate(rows, start=1)]
+
+
+def _no_parquet(request: Request, error: Exception) -> DataError:
+    found = str(error).splitlines()[0][:120].rstrip(".")
+    return request.fail(None, "a Parquet file", found, "Write it again.")
 
 
 def read_jsonl(request: Request, columns: Columns) -> Dataset:
-    records: list[tuple[int, dict[str, Any]]] = []
-    for number, line in numbered_lines(decode(request, read_bytes(request))):
-        if line.strip():
-            records.append((number, _parse(request, number, line)))
+    records = read_records(request, "jsonl")
     names = list(dict.fromkeys(name for _, record in records for name in record))
     kind = choose_kind(request, columns, names)
     name = (columns.features or ("features",))[0] if kind == "features" else getattr(columns, kind)
@@ -65,9 +80,7 @@ def read_parquet(request: Request, columns: Columns) -> Dataset:
         wanted = {main, columns.label, columns.tags, columns.group} & set(names)
         rows = parquet.read_table(request.path, columns=[n for n in names if n in wanted]).to_pylist()
     except arrow.ArrowException as error:
-        raise request.fail(
-            None, "a Parquet file", str(error).splitlines()[0][:120].rstrip("."), "Write it again."
-        ) from None
+        raise _no_parquet(request, error) from None
     items: list[Item] = []
     empty: list[str] = []
     for number, row in enumerate(rows, start=1):

@@ -51,16 +51,16 @@ def to_item(
     """An item, or None where the row is empty."""
     text = tokens = features = None
     if kind == "text":
-        text = _text(request, place, columns.text, row.get(columns.text))
+        text = text_of(request, place, columns.text, row.get(columns.text))
         if not text.strip():
             return None
     elif kind == "tokens":
-        tokens = _tokens(request, place, columns.tokens, row.get(columns.tokens))
+        tokens = tokens_of(request, place, columns.tokens, row.get(columns.tokens))
         if not tokens:
             return None
     else:
         name = columns.features[0] if columns.features else "features"
-        features = _features(request, place, name, row.get(name))
+        features = features_of(request, place, name, row.get(name))
         if not len(features):
             return None
     label = _label(request, columns, place, row) if request.task == "classify" else None
@@ -69,7 +69,7 @@ def to_item(
     return Item(file_line, text, tokens, features, label, tags, None if group is None else str(group))
 
 
-def _text(request: Request, place: Place, name: str, value: Any) -> str:
+def text_of(request: Request, place: Place, name: str, value: Any) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -78,7 +78,7 @@ def _text(request: Request, place: Place, name: str, value: Any) -> str:
     return value
 
 
-def _tokens(request: Request, place: Place, name: str, value: Any) -> tuple[str, ...]:
+def tokens_of(request: Request, place: Place, name: str, value: Any) -> tuple[str, ...]:
     """A list of strings, or a string that is split at white space."""
     if value is None:
         return ()
@@ -112,7 +112,7 @@ def _label(request: Request, columns: Columns, place: Place, row: Mapping[str, A
 def _tags(
     request: Request, columns: Columns, place: Place, row: Mapping[str, Any], length: int
 ) -> tuple[str, ...] | None:
-    tags = _tokens(request, place, columns.tags, row.get(columns.tags))
+    tags = tokens_of(request, place, columns.tags, row.get(columns.tags))
     if not tags and not request.labelled:
         return None
     if len(tags) != length:
@@ -121,7 +121,7 @@ def _tags(
     return tags
 
 
-def _features(request: Request, place: Place, name: str, value: Any) -> np.ndarray:
+def features_of(request: Request, place: Place, name: str, value: Any) -> np.ndarray:
     """Nested list (T, D) to float32; a flat list is one channel."""
     if value is None or value == []:
         return np.zeros((0, 0), np.float32)

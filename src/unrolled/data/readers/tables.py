@@ -22,21 +22,27 @@ from unrolled.errors import require
 BLOCK = 1 << 30  # the largest that pyarrow takes is just under 2 GB
 
 
-def read_table(request: Request, columns: Columns, delimiter: str) -> Dataset:
+def read_cells(request: Request, delimiter: str) -> tuple[Any, list[int | str], np.ndarray, int]:
+    """A pyarrow table of strings, the place of each row, the blank lines, and the line of the header."""
     text = decode(request, read_bytes(request)).replace("\r\n", "\n").replace("\r", "\n")
     data = text.encode()
     starts, blanks = row_starts(request, data, delimiter)
     table = _parse(request, data, delimiter, starts)
-    names: list[str] = table.column_names
     places: list[int | str] = list(starts[1:].tolist())
     if len(places) != table.num_rows:
         places = [f"row {number}" for number in range(1, table.num_rows + 1)]
+    return table, places, blanks, int(starts[0])
+
+
+def read_table(request: Request, columns: Columns, delimiter: str) -> Dataset:
+    table, places, blanks, header = read_cells(request, delimiter)
+    names: list[str] = table.column_names
     kind = choose_kind(request, columns, names)
     if kind == "features":
         return read_long(request, columns, table, places)
     used = {getattr(columns, kind), columns.label, columns.tags, columns.group} & set(names)
     # In a table of one column a blank line is an empty cell; pyarrow passes over it, we count it.
-    empty = [str(line) for line in blanks if line > starts[0]] if len(names) == 1 else []
+    empty = [str(line) for line in blanks if line > header] if len(names) == 1 else []
     cells: dict[str, list[str]] = {name: table.column(name).to_pylist() for name in used}
     items: list[Item] = []
     keys = list(cells)

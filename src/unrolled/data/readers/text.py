@@ -17,7 +17,7 @@ def read_text(request: Request, *, documents: bool) -> Dataset:
     if request.task == "lm":
         return to_dataset(request, [Item(f"{request.name}:1", text=text)], [])
     if request.labelled:
-        way_out = "Use CSV, TSV, JSON lines or Parquet for task classify, and CoNLL files for task tag."
+        way_out = "Use CSV, TSV, JSON lines or Parquet; for task tag, CoNLL files as well."
         raise request.fail(None, "a format that holds labels", "plain text", way_out)
     return _read_lines(request, text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -14,10 +14,12 @@ from unrolled.models.inputs import CharacterInput, FeatureInput, TokenInput
 from unrolled.models.language_model import LanguageModel
 from unrolled.models.pooling import POOLINGS
 from unrolled.models.tagger import Tagger
+from unrolled.models.transformer import Transformer
 
-__all__ = ["CELLS", "TASKS", "build"]
+__all__ = ["CELLS", "TASKS", "TRANSFORMER", "build", "layer_of"]
 
 CELLS: dict[str, Callable[..., Any]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
+TRANSFORMER = "transformer"  # stands where a cell may stand, to be compared with
 TASKS = ("classify", "tag", "lm")
 CHARACTER_SIZES = (25, 25)  # embedding, and hidden units a direction: Lample et al. (2016)
 
@@ -45,6 +47,9 @@ def build(
     characters: bool | tuple[int, int] = False,
     feature_noise: float = 0.0,
     backend: str = "auto",
+    heads: int = 4,
+    feedforward: int | None = None,
+    window: int = 512,
     vocabulary: int | None = None,
     unknown: int | None = None,
     channels: int | None = None,
@@ -55,7 +60,8 @@ def build(
 
     Args:
         task: "classify", "tag" or "lm".
-        cell: "rnn", "lstm" or "gru".
+        cell: "rnn", "lstm" or "gru"; or "transformer", for which `bidirectional` lets a step see both sides, and
+            whose `heads`, `feedforward` and `window` are those of `models.transformer.Transformer`.
         embedding: features of a token's embedding; None: as many as hidden units.
         dropout: between the layers. `input_dropout` and `output_dropout` are before and after them, `word_dropout`
             is the share of tokens that are read as the unknown one while training.
@@ -69,13 +75,7 @@ def build(
     given = dict(locals())
     _check(given)
     inputs = _inputs(given)
-    options: dict[str, Any] = {"single_bias": single_bias, "init": init, "backend": backend}
-    options |= {"learn_initial_state": learn_initial_state, "bidirectional": bidirectional, "dropout": dropout}
-    if cell == "gru":
-        options["reset_after"] = reset_after
-    if cell == "lstm":
-        options["forget_bias"] = forget_bias
-    recurrent = CELLS[cell](inputs.width, hidden, layers, batch_first=True, **options)
+    recurrent = layer_of(given, inputs.width)
     if task == "lm":
         assert isinstance(inputs, TokenInput)
         assert vocabulary is not None
@@ -84,6 +84,17 @@ def build(
     if task == "tag":
         return Tagger(inputs, recurrent, classes, crf=crf, dropout=output_dropout)
     return Classifier(inputs, recurrent, classes, pooling=pooling, dropout=output_dropout)
+
+
+def layer_of(given: Mapping[str, Any], width: int) -> nn.Module:
+    """The recurrent layer, or the Transformer in its place, from keywords of `build`, on inputs of some width."""
+    cell, sizes = given["cell"], (width, given["hidden"], given["layers"])
+    if cell == TRANSFORMER:
+        own = ("heads", "feedforward", "window", "dropout")
+        return Transformer(*sizes, causal=not given["bidirectional"], **{name: given[name] for name in own})
+    names: tuple[str, ...] = ("single_bias", "init", "backend", "learn_initial_state", "bidirectional", "dropout")
+    names += {"gru": ("reset_after",), "lstm": ("forget_bias",)}.get(cell, ())
+    return CELLS[cell](*sizes, batch_first=True, **{name: given[name] for name in names})
 
 
 def _inputs(given: dict[str, Any]) -> TokenInput | FeatureInput:
@@ -113,16 +124,23 @@ def _check(given: dict[str, Any]) -> None:
         _refuse("reset_after", "True, unless cell is gru", "False", "Only the GRU has a reset gate.")
     if given["cell"] != "lstm" and given["forget_bias"] is not None:
         _refuse("forget_bias", "None, unless cell is lstm", given["forget_bias"], "Only the LSTM forgets by a gate.")
-    if given["layers"] == 1 and given["dropout"]:
+    if given["cell"] == TRANSFORMER and given["hidden"] % given["heads"]:
+        _refuse("hidden", f"a multiple of heads = {given['heads']}", given["hidden"])
+    if given["cell"] == TRANSFORMER and given["learn_initial_state"]:
+        _refuse("learn_initial_state", "False for a transformer", "True", "It has no initial state.")
+    if given["layers"] == 1 and given["dropout"] and given["cell"] != TRANSFORMER:
         way_out = "Use input_dropout and output_dropout, or layers=2."
         _refuse("dropout", "0 with layers=1, since it stands between layers", given["dropout"], way_out)
 
 
 def _check_values(given: dict[str, Any]) -> None:
-    for name, choices in (("task", TASKS), ("cell", tuple(CELLS)), ("pooling", POOLINGS)):
+    for name, choices in (("task", TASKS), ("cell", (*CELLS, TRANSFORMER)), ("pooling", POOLINGS)):
         if given[name] not in choices:
             _refuse(name, "one of " + ", ".join(choices), repr(given[name]))
-    for name in ("hidden", "layers", "embedding", "vocabulary", "channels", "classes", "character_vocabulary"):
+    for name in (
+        *("hidden", "layers", "embedding", "vocabulary", "channels", "classes", "character_vocabulary"),
+        *("heads", "feedforward"),
+    ):
         if given[name] is not None and given[name] < 1:
             _refuse(name, "1 or more", given[name])
     for name in ("dropout", "input_dropout", "output_dropout", "word_dropout"):

@@ -14,25 +14,19 @@ was taken out, so nothing that counts underflows while R is moderate; beyond `SP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from unrolled import decoding
+from unrolled.decoding import Allowed, bio_allowed
 from unrolled.errors import DtypeError, ShapeError, expected
 from unrolled.models.parts import lengths_of, valid_steps
 
 __all__ = ["CRF", "Allowed", "bio_allowed", "viterbi"]
 
 SPREAD = 50.0  # exp(-50) = 2e-22: what float32 loses below it (1e-38) is 1e-16 of the sum
-
-
-class Allowed(NamedTuple):
-    """Which tags may begin a row, and which may follow which."""
-
-    start: Tensor  # (K,) boolean
-    pairs: Tensor  # (K, K) boolean, from row to column
 
 
 class CRF(nn.Module):
@@ -122,51 +116,11 @@ def viterbi(
     *,
     allowed: Allowed | None = None,
 ) -> list[list[int]]:
-    """The best path of each row through scores (B, T, K); parts that are None score 0.
-
-    Source   Viterbi (1967); the pointers are followed for all rows at once.
-    """
-    batch, steps, tags = scores.shape
-    if steps == 0 or batch == 0:
-        return [[] for _ in range(batch)]
-    start = scores.new_zeros(tags) if start is None else start
-    end = scores.new_zeros(tags) if end is None else end
-    transitions = scores.new_zeros(tags, tags) if transitions is None else transitions
-    if allowed is not None:
-        start = start.masked_fill(~allowed.start.to(start.device), float("-inf"))
-        transitions = transitions.masked_fill(~allowed.pairs.to(start.device), float("-inf"))
-    into = transitions.T.contiguous()  # (to, from): the maximum runs over neighbours in memory
-    best, pointers = scores[:, 0] + start, []
-    ending = best + end  # (B, K): the best path that ends at the row's own last step
-    for t in range(1, int(lengths.max()) if batch else 0):
-        reached, pointer = (best[:, None, :] + into).max(-1)
-        best = reached + scores[:, t]
-        pointers.append(pointer)
-        ending = torch.where((lengths - 1 == t)[:, None], best + end, ending)
-    return _follow(ending.argmax(-1), pointers, lengths)
-
-
-def _follow(last: Tensor, pointers: list[Tensor], lengths: Tensor) -> list[list[int]]:
-    """From the last tag of each row back to its first."""
-    path, tag = [last], last
-    for t in range(len(pointers), 0, -1):
-        inside = t <= lengths - 1  # rows that end before t still stand at their own last tag
-        tag = torch.where(inside, pointers[t - 1].gather(1, tag[:, None]).squeeze(1), tag)
-        path.append(tag)
-    rows = torch.stack(path[::-1], dim=1).tolist()
-    return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]
-
-
-def bio_allowed(tags: Sequence[str]) -> Allowed:
-    """What the BIO scheme allows: I-X only after B-X or I-X. Tags of other forms are free.
-
-    >>> bio_allowed(["O", "B-city", "I-city"]).pairs.int().tolist()
-    [[1, 1, 0], [1, 1, 1], [1, 1, 1]]
-    """
-    inside = torch.tensor([tag.startswith("I-") for tag in tags], dtype=torch.bool)
-    kind = [tag[2:] if tag[:2] in ("B-", "I-") else None for tag in tags]
-    same = torch.tensor([[a is not None and a == b for b in kind] for a in kind], dtype=torch.bool)
-    return Allowed(~inside, ~inside | same.view(len(tags), len(tags)))
+    """The best path of each row through scores (B, T, K); parts that are None score 0. See `decoding.viterbi`."""
+    parts = [None if part is None else part.detach().cpu().numpy() for part in (start, transitions, end)]
+    emitted = scores.detach().cpu().numpy()
+    pairs = decoding.Pairs.of(scores.shape[-1], *parts, allowed=allowed, dtype=emitted.dtype)
+    return decoding.viterbi(emitted, lengths.cpu().numpy(), pairs)
 
 
 def _checked_tags(tags: Tensor, valid: Tensor, count: int) -> Tensor:

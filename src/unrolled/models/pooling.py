@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.layers import final_state
+from unrolled.models.attention import masked_weights
 from unrolled.models.parts import valid_steps
 
 __all__ = ["POOLINGS", "Attention", "max_pool", "mean_pool"]
@@ -54,9 +55,7 @@ class Attention(nn.Module):
         """(B, T): they sum to 1 over a row's own steps, to 0 in a row without steps."""
         valid = valid_steps(lengths, out)
         scores = self.query(torch.tanh(self.hidden(out))).squeeze(-1)
-        # The lowest finite number, not -inf: a row that is all padding would be 0/0.
-        scores = scores.masked_fill(~valid, torch.finfo(scores.dtype).min)
-        return scores.softmax(1) * valid
+        return masked_weights(scores, valid)
 
     def forward(self, out: Tensor, lengths: Tensor) -> Tensor:
         out = out.masked_fill(~valid_steps(lengths, out)[..., None], 0)

@@ -1,0 +1,69 @@
+"""`unrolled inspect`: look into a run, print what was seen, or write it as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from unrolled.cli.show import console, notes, say
+from unrolled.errors import RecipeError, expected
+
+
+def inspect(
+    run: Path,
+    texts: Sequence[str],
+    data: str | None,
+    format: str | None,
+    at: Sequence[int],
+    out: Path | None,
+    *,
+    as_json: bool,
+    anomaly: bool,
+) -> None:
+    if texts and data is not None:
+        raise RecipeError(expected("inspect", "--text or --data", "both", "Leave one of them out."))
+    from unrolled.bundle import write_atomically
+    from unrolled.training.inspection import inspect as look
+    from unrolled.training.inspection import summary_lines
+    from unrolled.training.trained import Trained
+
+    items: Any = None
+    if texts:
+        trained = Trained.load(run, "cpu")
+        items = [trained.task.item(_value(trained, text, f"text {i}"), f"text {i}") for i, text in enumerate(texts, 1)]
+    elif data is not None:
+        items = _items(Trained.load(run, "cpu"), data, format)
+    found = look(run, items, at=list(at) or None, anomaly=anomaly)
+    text = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if out is not None:
+        write_atomically(out, text.encode())
+        say(f"written to {out}, {len(text.encode()):,} bytes")
+    if as_json:
+        print(text)
+        return
+    notes(found["notes"])
+    for line in summary_lines(found):
+        console().print(line, markup=False, soft_wrap=True)
+
+
+def _value(trained: Any, text: str, where: str) -> Any:
+    from unrolled.cli.inputs import parse
+    from unrolled.cli.jobs import takes_features
+
+    return parse(text, where, takes_features(trained))
+
+
+def _items(trained: Any, data: str, format: str | None) -> Any:
+    """A labelled file or an embedded set, or a file without labels."""
+    from unrolled.errors import DataError
+    from unrolled.training.sources import open_data, open_inputs
+
+    recipe = trained.recipe if format is None else trained.recipe.replace(format=format)
+    try:
+        return list(open_data(data, recipe))
+    except DataError:
+        if not Path(data).is_file():
+            raise
+        return list(open_inputs(data, recipe))  # its own error says what is wrong with it

@@ -27,6 +27,10 @@ PACKAGES = (
     ("tokenizers", "tokenizers", "train"),
     ("torchmetrics", "torchmetrics", "train"),
     ("seqeval", "seqeval", "train"),
+    ("onnx", "onnx", "export"),
+    ("onnxruntime", "onnxruntime", "export"),
+    ("statsmodels", "statsmodels", "forecast"),
+    ("matplotlib", "matplotlib", "plot"),
 )
 CELLS = {"RNN": "rnn_scan", "LSTM": "lstm_scan", "GRU": "gru_scan"}
 
@@ -35,6 +39,7 @@ def report() -> None:
     """Print the whole report. Nothing here fails because something is missing: it says so instead."""
     out = console()
     out.print(_versions(), "")
+    out.print(_native(), "")
     missing = _missing()
     if "torch" not in {module for module, _ in missing}:
         out.print(_devices(), "")
@@ -75,6 +80,34 @@ def _devices() -> Table:
         built = "torch is built without it" if torch.version.cuda is None else "no device found"
         rows.add_row("cuda", f"not available: {built}")
     rows.add_row("mps", "available" if torch.backends.mps.is_available() else "not available")
+    return rows
+
+
+def _native() -> Table:
+    """The compiled engine: which of its targets runs, and what to do where none does."""
+    from unrolled.runtime.recurrent import native
+
+    rows = table("native engine", "what", "")
+    try:
+        engine = native()
+    except ImportError as error:
+        rows.add_row("target", f"none: {error}")
+        rows.add_row(
+            "to do",
+            "install a C++ compiler (g++ or clang++), then unrolled again: "
+            "UNROLLED_REQUIRE_NATIVE=1 pip install --force-reinstall --no-cache-dir unrolled, which stops and says why "
+            "where it cannot be built. Until then the layers run on torch's kernels and the equations.",
+        )
+        return rows
+    asked = os.environ.get("UNROLLED_ISA")
+    try:
+        rows.add_row(
+            "target", f"{engine.isa()} ({'UNROLLED_ISA asks for it' if asked else 'the best of this machine'})"
+        )
+    except RuntimeError as error:
+        rows.add_row("target", f"none: {error}")
+        rows.add_row("to do", "unset UNROLLED_ISA, or set it to one of those available")
+    rows.add_row("available", ", ".join(engine.available()))
     return rows
 
 

@@ -31,7 +31,7 @@ def from_arguments(texts: Iterable[str], *, features: bool) -> Iterator[Input]:
     for number, text in enumerate(texts, start=1):
         where = f"argument {number}"
         if text.strip():
-            yield Input(where, _parse(text, where, features))
+            yield Input(where, parse(text, where, features))
         else:
             say(f"note: {where} is empty, skipped")
 
@@ -47,12 +47,12 @@ def from_stream(stream: IO[bytes], *, features: bool, name: str = STANDARD_INPUT
             way_out = "Convert it to UTF-8, for example with iconv."
             raise DataError(expected(where, "UTF-8 text", found, way_out)) from None
         if text.strip():
-            yield Input(where, _parse(text, where, features))
+            yield Input(where, parse(text, where, features))
         else:
             say(f"note: {where} is empty, skipped")
 
 
-def _parse(text: str, where: str, features: bool) -> Any:
+def parse(text: str, where: str, features: bool) -> Any:
     if not features:
         return text
     try:

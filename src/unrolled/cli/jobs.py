@@ -41,6 +41,8 @@ def list_examples() -> None:
             rows.add_row("  published", f"{published.figure}  {published.what} ({published.source})")
         out.print(rows)
         out.print()
+    for name, about_model in examples.MODELS.items():
+        out.print(f"{name}, a trained model: {about_model}", markup=False)
 
 
 def demo(name: str, out: Path | None, options: Mapping[str, Any]) -> None:
@@ -115,10 +117,17 @@ def _show_one(trained: Trained) -> None:
         out.print(f"the saved model goes on from {begin!r}:", markup=False)
         out.print(trained.generate(begin, 100, temperature=0.8, seed=trained.recipe.seed), markup=False)
         return
+    if trained.recipe.task == "forecast":
+        from unrolled.cli.forecasting import show_first
+
+        return show_first(trained, item)
     (answer,) = trained.predict([item])
     out.print(f"one prediction from the saved model, for {item.where}:", markup=False)
     if item.text is not None:
         out.print(f"  {item.text}", markup=False)
+    if trained.recipe.task == "seq2seq":
+        out.print(f"  model: {answer['target']}\n  data:  {_text(item.target)}", markup=False)
+        return
     if trained.recipe.task == "classify":
         said = f"label {answer['label']}, probability {answer['probability']:.4f}; the data say {item.label}"
         out.print(f"  {said}", markup=False)
@@ -129,11 +138,19 @@ def _show_one(trained: Trained) -> None:
         out.print(f"  {what + ':':6} {pairs}", markup=False)
 
 
+def _text(target: str | tuple[str, ...] | None) -> str:
+    return " ".join(target) if isinstance(target, tuple) else target or ""
+
+
 def _next_command(trained: Trained, run: Path) -> str:
     if trained.recipe.task == "lm":
         return f"unrolled generate {run} --length 300 --temperature 0.8"
+    if trained.recipe.task == "forecast":
+        return f"unrolled forecast {run}" + (" FILE" if trained.recipe.known else "")
     if takes_features(trained):
         return f"unrolled predict {run} --file FILE"
+    if trained.recipe.task == "seq2seq":
+        return f'unrolled translate {run} "some text"'
     return f'unrolled predict {run} "{"some words" if trained.recipe.task == "tag" else "some text"}"'
 
 
@@ -142,14 +159,14 @@ def evaluate(run: Path, data: str, format: str | None, *, as_json: bool) -> None
     from unrolled.training.sources import open_data
 
     trained = load(run)
-    report = trained.evaluate(open_data(data, _reading_as(trained, format)))
+    report = trained.evaluate(open_data(data, reading_as(trained, format)))
     if as_json:
-        print(json.dumps(_rounded(report.to_dict()), ensure_ascii=False, allow_nan=False))
+        print(json.dumps(rounded(report.to_dict()), ensure_ascii=False, allow_nan=False))
     else:
         show_report(report)
 
 
-def _reading_as(trained: Trained, format: str | None) -> Recipe:
+def reading_as(trained: Trained, format: str | None) -> Recipe:
     """The recipe by which a file is read: that of the run, but for the format where one is named."""
     return trained.recipe if format is None else trained.recipe.replace(format=format)
 
@@ -161,11 +178,11 @@ def takes_features(trained: Trained) -> bool:
 
 def predict(run: Path, texts: Sequence[str], file: Path | None, format: str | None = None) -> None:
     from unrolled.cli.inputs import from_arguments, from_stream, gathered
-    from unrolled.training import load
+    from unrolled.cli.opening import open_model
 
     if texts and file is not None:
         raise RecipeError(expected("predict", "TEXT or --file", "both", "Leave one of them out."))
-    trained = load(run)
+    trained = open_model(run)
     features = takes_features(trained)
     if file is not None and str(file) != "-":
         _predict_file(trained, file, format)
@@ -187,7 +204,7 @@ def _items(trained: Trained, inputs: Iterable[Input]) -> Iterator[Item]:
 def _predict_file(trained: Trained, file: Path, format: str | None) -> None:
     from unrolled.training.sources import open_inputs
 
-    dataset = open_inputs(file, _reading_as(trained, format))
+    dataset = open_inputs(file, reading_as(trained, format))
     notes(dataset.notes)
     said = ({"where": item.where} | ({} if item.text is None else {"text": item.text}) for item in dataset)
     _print_answers(said, trained.predict_each(dataset))
@@ -197,23 +214,23 @@ def _print_answers(said: Iterable[dict[str, Any]], answers: Iterable[dict[str, A
     for one, answer in zip(said, answers, strict=True):
         if isinstance(answer.get("tokens"), list):
             one.pop("text", None)  # the tokens say it
-        print(json.dumps(one | _rounded(answer), ensure_ascii=False, allow_nan=False), flush=True)
+        print(json.dumps(one | rounded(answer), ensure_ascii=False, allow_nan=False), flush=True)
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Six digits: more would only be noise of the arithmetic. JSON has no word for infinity and NaN but null."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def generate(run: Path, prompt: str, length: int, **options: Any) -> None:
-    from unrolled.training import load
+    from unrolled.cli.opening import open_model
 
     try:
-        print(load(run).generate(prompt, length, **options))
+        print(open_model(run).generate(prompt, length, **options))
     except ValueError as error:
         if isinstance(error, UnrolledError):
             raise

@@ -9,9 +9,9 @@ from typing import Any
 from harness import RESULTS, spread
 
 PAGE = Path(__file__).parent.parent / "docs" / "results.md"
-COMMANDS = {"slots": " FOLDER", "characters": " FILE"}
-ORDER = ("speakers", "tags", "slots", "characters", "poems", "parity")
-HIDDEN = ("items", "sentences", "spans", "characters")  # counts, not scores
+COMMANDS = {"slots": " FOLDER", "characters": " FILE", "scan": " FOLDER", "g2p": " [FILE]", "m4_hourly": " FOLDER"}
+ORDER = ("speakers", "tags", "slots", "characters", "poems", "copying", "scan", "g2p", "digits", "weather", "m4_hourly", "parity")
+HIDDEN = ("items", "sentences", "spans", "characters", "several_targets", "stopped_at_limit", "origins")  # counts, not scores
 
 HEAD = """# Results
 
@@ -28,7 +28,8 @@ def section(name: str, record: dict[str, Any]) -> str:
     variants = list(record["runs"])
     lines += ["| | " + " | ".join(variants) + " |", "|---|" + "--:|" * len(variants)]
     first = record["runs"][variants[0]][0]
-    for metric in [metric for metric in first["metrics"] if metric not in HIDDEN]:
+    hidden = (*HIDDEN, "nats") if "crps" in first["metrics"] else HIDDEN  # the loss of a forecast is its CRPS
+    for metric in [metric for metric in first["metrics"] if metric not in hidden]:
         values = [spread([run["metrics"][metric] for run in record["runs"][variant]]) for variant in variants]
         cells = [f"**{_number(mid)}** ({_number(low)} to {_number(high)})" for low, mid, high in values]
         lines.append(f"| {metric.replace('_', ' ')} | " + " | ".join(cells) + " |")

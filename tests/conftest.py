@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ["KERAS_BACKEND"] = "torch"  # read when Keras is first imported, so before any test
+os.environ["JAX_PLATFORMS"] = "cpu"
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings

@@ -95,7 +95,7 @@ def test_a_safetensors_file_of_somebody_else(tmp_path):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ('{"format": 2}', "format 1 or older, found format 2.*--upgrade"),
+        ('{"format": 3}', "format 2 or older, found format 3.*--upgrade"),
         ('{"format": true}', "format number"),
         ('{"format": "1"}', "format number"),
         ("{}", "format number"),

@@ -289,7 +289,7 @@ def test_doctor_says_what_is_there_and_what_is_not(run: Any, monkeypatch: pytest
 
     whole = run("doctor")
     assert whole.code == 0
-    for words in ("torch", "cpu", "GRU, reset_after=False", "reference", "speakers", "Nothing is missing."):
+    for words in ("torch", "cpu", "GRU, reset_after=False", "native", "speakers", "Nothing is missing."):
         assert words in whole.out
     monkeypatch.setattr(doctor, "PACKAGES", (*doctor.PACKAGES, ("no_such_module", "no-such", "train")))
     assert "missing: no_such_module. Install with: pip install 'unrolled[train]'" in run("doctor").out

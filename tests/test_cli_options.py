@@ -62,7 +62,7 @@ def test_help_names_every_option_and_panel() -> None:
 
 @pytest.mark.parametrize("width", ["80", "120"])
 def test_no_line_of_help_is_cut(width: str) -> None:
-    for command in ("train", "demo", "predict", "generate", "evaluate", "doctor"):
+    for command in ("train", "demo", "predict", "generate", "translate", "evaluate", "doctor"):
         text = runner.invoke(app, [command, "--help"], env={"COLUMNS": width}).output
         assert "…" not in text
         assert max(map(len, text.splitlines())) <= int(width)

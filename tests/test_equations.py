@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from oracles import scan as oracle
 from oracles.compare import assert_bitwise, assert_near, error
 from unrolled import equations, kernels
-from unrolled.kernels import reference, torch_kernels
+from unrolled.kernels import native, reference, torch_kernels
 
 B, I, H, P = 3, 4, 3, 2
 DTYPE = torch.float64
@@ -209,10 +209,11 @@ def test_masked_loss_never_reads_the_padding() -> None:
 
 @pytest.mark.parametrize("name", kernels.NAMES)
 def test_engines_have_one_signature(name: str) -> None:
-    assert inspect.signature(getattr(reference, name)) == inspect.signature(getattr(torch_kernels, name))
+    for engine in (torch_kernels, native):
+        assert inspect.signature(getattr(reference, name)) == inspect.signature(getattr(engine, name))
 
 
-@pytest.mark.parametrize("engine", [reference, torch_kernels], ids=["reference", "torch"])
+@pytest.mark.parametrize("engine", [reference, torch_kernels, native], ids=["reference", "torch", "native"])
 def test_whole_is_split(engine: object) -> None:
     """Carrying the state across a cut changes nothing: bitwise for the equations."""
     x, h, c = draw(5, B, I), draw(B, H), draw(B, H, seed=1)
@@ -242,12 +243,16 @@ def test_the_annotations_run() -> None:
 
 def test_choose_says_why() -> None:
     x = torch.zeros(5, 3, 4)
-    assert kernels.choose("gru_scan", x).run is torch_kernels.gru_scan
-    before = kernels.choose("gru_scan", x, reset_after=False)
+    assert kernels.choose("gru_scan", x).run is native.gru_scan
+    assert kernels.choose("gru_scan", x, reset_after=False).run is native.gru_scan
+    assert kernels.choose("lstm_scan", x, backend="reference").run is reference.lstm_scan
+    half = kernels.choose("gru_scan", x.half())
+    assert half.run is torch_kernels.gru_scan
+    assert "native engine takes float32 and float64, x is torch.float16" in half.reason
+    before = kernels.choose("gru_scan", x.half(), reset_after=False)
     assert before.run is reference.gru_scan
     assert before.name == "reference"
     assert "reset before" in before.reason
-    assert kernels.choose("lstm_scan", x, backend="reference").run is reference.lstm_scan
 
 
 def test_a_named_backend_never_falls_back() -> None:

@@ -38,7 +38,7 @@ def s2(weights: dict[str, Tensor], *, reset_after: bool = True, **options: objec
 AFTER, BEFORE = [0.21741229, -0.11105884], [0.33848032, -0.21210199]
 
 
-@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize("backend", ["native", "reference"])
 @pytest.mark.parametrize(
     ("reset_after", "keep", "want"),
     [
@@ -156,7 +156,7 @@ def s6_x() -> Tensor:
 S6_H, S6_C = [0.25895774, 0.63842069, 0.8719124, 0.95830509], [0.38929526, 0.97312824, 1.66420788, 2.43550513]
 
 
-@pytest.mark.parametrize("backend", ["auto", "reference", "torch"])
+@pytest.mark.parametrize("backend", ["native", "reference", "torch"])
 def test_full_and_truncated_gradients(backend: str) -> None:
     """Chunks of two give the same states and the same loss, and a gradient that stops at the cut."""
     x, layer = s6_x(), s6(backend)

@@ -176,7 +176,7 @@ def test_ways_to_name_a_row(rows: object) -> None:
     assert_near(out[::2], layer(x)[0][::2, 3:])
 
 
-@pytest.mark.parametrize("backend", ["auto", "torch", "reference"])
+@pytest.mark.parametrize("backend", ["native", "torch", "reference"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_any_engine_streams(cell: str, backend: str) -> None:
     layer, x = layer_of(cell, backend=backend), case(cell, steps=6).x

@@ -16,7 +16,7 @@ import unrolled
 from oracles.cases import CELLS, case, ours, pair, randomise, split_state
 from oracles.compare import assert_bitwise, assert_near, error
 
-BACKENDS = ("auto", "reference", "torch")
+BACKENDS = ("native", "reference", "torch")
 
 
 EACH = pytest.mark.parametrize("backend", BACKENDS)

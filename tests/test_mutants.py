@@ -269,7 +269,7 @@ class Turned(nn.Module):
 
 
 @DTYPES
-@pytest.mark.parametrize("backend", ["reference", "torch", "auto"])
+@pytest.mark.parametrize("backend", ["reference", "torch", "native"])
 @pytest.mark.parametrize("change", TURNED)
 def test_turned_weights_are_refused_on_every_engine(change: str, backend: str, dtype: torch.dtype) -> None:
     cell, turn = TURNED[change]

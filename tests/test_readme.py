@@ -24,7 +24,11 @@ from unrolled.data import examples
 ROOT = Path(__file__).resolve().parent.parent
 READMES = ("README.md", "README.zh.md")
 # Options that make a command short enough for a test, by how it begins; all others run as they are printed.
-SHORTER = {"unrolled demo": ["--epochs", "1", "--hidden", "8"]}
+SHORTER = {
+    "unrolled demo": ["--epochs", "1", "--hidden", "8"],
+    "unrolled compare": ["--epochs", "1", "--seeds", "1"],
+    "unrolled bench memory": ["--steps", "2"],
+}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def test_every_field_has_a_description_a_panel_and_a_default_that_is_valid():
     for name, field in Recipe.model_fields.items():
         assert field.description, name
         assert isinstance(field.json_schema_extra, dict), name
-        assert field.json_schema_extra["panel"] in ("Data", "Model", "Training", "Run"), name
+        assert field.json_schema_extra["panel"] in ("Data", "Model", "Training", "Forecasting", "Run"), name
     for task in TASKS:
         assert Recipe(task=task, data="x").model_dump() == {"task": task, "data": "x", **defaults(task)}
 
@@ -72,7 +72,7 @@ def test_the_recipe_of_zaremba_is_the_published_one():
     [
         ({"task": "lm", "bidirectional": True}, ["bidirectional", "the future", "not there yet"]),
         ({"task": "lm", "pooling": "max"}, ["pooling", "task classify only", "--pooling"]),
-        ({"task": "translate"}, ["task", "'classify', 'tag' or 'lm'", "'translate'"]),
+        ({"task": "translate"}, ["task", "'seq2seq' or 'forecast'", "'translate'"]),
         ({"hiden": 3}, ["hiden", "Did you mean hidden?"]),
         ({"hidden": 0}, ["hidden", "1 or more", "found 0", "--hidden"]),
         ({"output_dropout": 1.0}, ["output_dropout", "less than 1", "1.0"]),

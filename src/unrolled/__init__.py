@@ -24,14 +24,18 @@ _HOME = {
 }
 _ROOMS = (
     "bundle",
+    "conventions",
+    "convert",
     "data",
     "decoding",
     "equations",
     "errors",
     "init",
+    "insight",
     "kernels",
     "layers",
     "models",
+    "runtime",
     "training",
 )
 

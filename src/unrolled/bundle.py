@@ -2,6 +2,8 @@
 
 Layout   the file's metadata has one entry, `unrolled`: a JSON object with `format`, and whatever the writer put
          there (recipe, vocabularies, labels, layout). No code is ever read from it.
+Format   1: tensors as they are used. 2: the tensors that the header's `int8` names are int8, and `NAME.scale` holds one
+         float32 a row: row r of the matrix is scale[r] times its integers. `load` gives them back as float32.
 Variant  The file is written under another name and moved into place, so a reader sees the old one or the new one.
 """
 
@@ -10,8 +12,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,34 @@ from safetensors.numpy import save as to_bytes
 
 from unrolled.errors import BundleError, expected
 
-__all__ = ["FORMAT", "load", "read_header", "save", "write_atomically"]
+__all__ = ["FORMAT", "load", "quantised", "read_header", "save", "write_atomically"]
 
-FORMAT = 1
+FORMAT = 2
 KEY = "unrolled"
+SCALE = ".scale"
 LARGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors format itself
 
 
-def save(path: str | Path, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
-    """Write a bundle. An interrupted write leaves what was there before."""
-    text = json.dumps({"format": FORMAT, **header}, ensure_ascii=False, allow_nan=False)
+def save(
+    path: str | Path, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any], *, int8: Collection[str] = ()
+) -> None:
+    """Write a bundle. An interrupted write leaves what was there before.
+
+    Args:
+        int8: the matrices (rows, columns) to keep as int8 with one scale a row, a quarter of the size.
+    """
     arrays = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    stamp: dict[str, Any] = {"format": 1}
+    if int8:
+        stamp = {"format": FORMAT, "int8": sorted(int8)}
+        for name in int8:
+            arrays[name], arrays[name + SCALE] = quantised(arrays[name])
+    text = json.dumps({**stamp, **header}, ensure_ascii=False, allow_nan=False)
     write_atomically(path, to_bytes(arrays, metadata={KEY: text}))
 
 
 def load(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The tensors and the header of a bundle.
+    """The tensors and the header of a bundle; int8 matrices come back as float32.
 
     Raises:
         BundleError: the file is not there, is truncated, is not ours, or is of a newer format.
@@ -44,9 +57,39 @@ def load(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     header = read_header(path)
     try:
         with safe_open(str(path), framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118  (not a dict)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     except (SafetensorError, OSError, TypeError, ValueError, MemoryError) as error:
         raise _damaged(path, error) from None
+    names = header.get("int8", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise BundleError(expected(f"{path}: int8", "a list of names", repr(names)[:40]))
+    for name in names:
+        tensors[name] = _expanded(path, tensors, name)
+    return tensors, header
+
+
+def quantised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, columns) float → int8 of the same shape, and the scale of each row, (rows,) float32.
+
+    The largest number of a row becomes ±127; an error is at most half a scale.
+    """
+    largest = np.abs(matrix).max(axis=1, initial=0.0)
+    scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+    return np.rint(matrix / scale[:, None]).clip(-127, 127).astype(np.int8), scale
+
+
+def _expanded(path: str | Path, tensors: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """The float32 matrix of an int8 one; its scale is taken out of the tensors."""
+    scale, matrix = tensors.pop(name + SCALE, None), tensors.get(name)
+    if matrix is None or scale is None:
+        missing = name if matrix is None else name + SCALE
+        raise BundleError(expected(f"{path}: {missing}", "a tensor, as int8 in the header says", "none"))
+    if matrix.dtype != np.int8 or matrix.ndim != 2:
+        raise BundleError(expected(f"{path}: {name}", "int8 (rows, columns)", f"{matrix.dtype} {matrix.shape}"))
+    if scale.dtype != np.float32 or scale.shape != matrix.shape[:1]:
+        wanted = f"float32 ({matrix.shape[0]},) (rows)"
+        raise BundleError(expected(f"{path}: {name}{SCALE}", wanted, f"{scale.dtype} {scale.shape}"))
+    return matrix * scale[:, None]
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
@@ -76,6 +119,8 @@ def read_header(path: str | Path) -> dict[str, Any]:
 
 def write_atomically(path: str | Path, content: bytes) -> None:
     """Write a file under another name in the same folder, then move it into place."""
+    import tempfile  # late: it takes longer to load than a small bundle
+
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

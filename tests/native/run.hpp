@@ -221,7 +221,8 @@ private:
     std::vector<std::unique_ptr<Guarded<T>>> inputs, made_;
 };
 
-// What got may err: twice as far as the plain program in the same precision does, and a few last places of the largest.
+// What got may err: a few times as far as the plain program in the same precision does, and some last places of the
+// largest, because a short sum may by luck be exact. A wrong sign or a missing term is off by a million times more.
 template <class T, class Plain, class Truth>
 void check_group(const std::vector<T>& got, const std::vector<Plain>& plain, const std::vector<Truth>& truth,
                  const char* name, const std::string& where) {
@@ -231,7 +232,7 @@ void check_group(const std::vector<T>& got, const std::vector<Plain>& plain, con
         scale = std::max(scale, double(std::abs(truth[i])));
         plain_error = std::max(plain_error, double(std::abs(Truth(plain[i]) - truth[i])));
     }
-    const double budget = 2 * plain_error + 4 * double(std::numeric_limits<T>::epsilon()) * scale;
+    const double budget = 4 * plain_error + 16 * double(std::numeric_limits<T>::epsilon()) * scale;
     for (std::size_t i = 0; i < truth.size(); ++i) {
         const double error = double(std::abs(Truth(got[i]) - truth[i]));
         CHECK(error <= budget, where << ": " << name << " " << i << " is " << got[i] << ", wanted " << double(truth[i])

@@ -15,7 +15,7 @@ namespace {
 using namespace test;
 using Clock = std::chrono::steady_clock;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(UNROLLED_SANITIZED)
 constexpr int rounds = 40;
 #else
 constexpr int rounds = 400;

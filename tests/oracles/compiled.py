@@ -19,10 +19,12 @@ from torch import Tensor, nn
 import unrolled
 from oracles.cases import case, ours, randomise, split_state
 from oracles.compare import assert_near
+from oracles.native import GATES, Problem
 from unrolled import equations
+from unrolled.kernels import native_calls, native_ops
 
 CELLS = ("tanh", "lstm", "gru")
-STEPS = 3  # the loop is unrolled into the graph: a compile takes time in proportion
+STEPS = 3
 RESETS = torch.tensor([[0, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=torch.bool)
 LENGTHS = torch.tensor([2, 3, 0])
 
@@ -79,6 +81,54 @@ def exports_any_batch(cell: str) -> None:
             assert_near(got, want, ulps=256)
 
 
+def exports_any_time(cell: str, **options: Any) -> None:
+    """One program for any batch and any number of steps: a scan is one operator in it."""
+    model = Model(cell, **options).eval()
+    batch, time = torch.export.Dim("batch"), torch.export.Dim("time")
+    shapes = {"x": {0: batch, 1: time}, "lengths": {0: batch}, "resets": {0: batch, 1: time}}
+    x = case(cell, steps=STEPS, dtype=torch.float32).x
+    program = torch.export.export(model, (x, LENGTHS, RESETS), dynamic_shapes=shapes)
+    scans = [node for node in program.graph.nodes if "unrolled.scan" in str(node.target)]
+    assert len(scans) == 4, program.graph  # two layers, two directions
+    for rows, steps in ((2, 9), (7, 2), (5, 40)):
+        generator = torch.Generator().manual_seed(rows)
+        x = case(cell, batch=rows, steps=steps, dtype=torch.float32).x
+        lengths = torch.randint(0, steps + 1, (rows,), generator=generator)
+        resets = torch.rand(rows, steps, generator=generator) < 0.3
+        for got, want in zip(program.module()(x, lengths, resets), model(x, lengths, resets), strict=True):
+            assert_near(got, want, ulps=256)
+
+
+def compiles_any_time(cell: str) -> None:
+    """Other sizes run in the graph that is there; training too."""
+    torch.compiler.reset()
+    model, x = Model(cell), case(cell, steps=STEPS, dtype=torch.float32).x
+    fast = torch.compile(model, fullgraph=True, dynamic=True, backend="aot_eager")
+    fast(x, LENGTHS)[0].sum().backward()
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for rows, steps in ((2, 9), (7, 2), (4, 31)):
+            x = case(cell, batch=rows, steps=steps, dtype=torch.float32).x
+            lengths, found = torch.arange(rows) % (steps + 1), []
+            for run in (fast, model):
+                model.zero_grad()
+                out, h = run(x, lengths)
+                (out.square().sum() + h.sum()).backward()
+                found.append([out, h, *(p.grad for p in model.parameters())])
+            for got, want in zip(*found, strict=True):
+                assert_near(got, want, ulps=256)
+
+
+def operator_is_sound(cell: str) -> None:
+    """torch's own checks of an operator: schema, autograd registration, fake kernel, and tracing with dynamic sizes."""
+    everything = ("recompute", "reverse", "is_ragged", "has_resets", "has_restart")
+    for options in ({}, dict.fromkeys(everything, True)):
+        problem = Problem(cell, 3, 2, 4, 3, 2 if cell == "lstm_projected" else 3, seed=1, **options)
+        tensors = [None if t is None else t.requires_grad_() for t in problem.tensors()]
+        chosen = problem.options()
+        rest = (chosen["lengths"], chosen["resets"], problem.reverse, problem.recompute, 1, True)
+        torch.library.opcheck(native_ops._scan, (*tensors, native_calls.CELLS.index(cell), *rest))
+
+
 def words() -> None:
     """Without the hook, a wrong word is a ValueError, and a wrong shape is ours."""
     for key in ("nonlinearity", "memory", "backend", "init"):
@@ -105,7 +155,14 @@ for _cell in CELLS:
         f"export {_cell} ragged": lambda cell=_cell: exports(cell, LENGTHS, RESETS),
         f"export {_cell} any batch": lambda cell=_cell: exports_any_batch(cell),
     }
+    CHECKS |= {
+        f"export {_cell} any time": lambda cell=_cell: exports_any_time(cell),
+        f"compile {_cell} any time": lambda cell=_cell: compiles_any_time(cell),
+    }
+for _cell in GATES:
+    CHECKS[f"operator {_cell}"] = lambda cell=_cell: operator_is_sound(cell)
 CHECKS |= {
+    "export gru before": lambda: exports_any_time("gru", reset_after=False, learn_initial_state=True),
     "compile lstm": lambda: compiles("lstm", "eager"),
     "compile gru before": lambda: compiles("gru", "eager", LENGTHS, reset_after=False, single_bias=True),
     "compile gru learned": lambda: compiles("gru", "eager", LENGTHS, RESETS, learn_initial_state=True),

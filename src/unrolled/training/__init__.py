@@ -5,7 +5,7 @@
     loop      epochs, steps, early stopping         metrics    the field's numbers, by published libraries
     folder    what stands on the disk               baselines  what a result is held against
     trained   a model with all it needs to be used  gradients  norms, clipping, non-finite numbers named
-    tasks/    classify, tag, lm: one file a task    examples   recipes for the embedded sets
+    tasks/    classify, tag, lm, seq2seq: one file a task    examples   recipes for the embedded sets
 
 Names are fetched when they are first used: the recipe needs no torch.
 """
@@ -27,6 +27,7 @@ _HOME = {
     "evaluate": "run",
     "predict": "run",
     "generate": "run",
+    "translate": "run",
     "load": "run",
     "TruncatedBPTT": "tbptt",
 }

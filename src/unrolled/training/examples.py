@@ -77,6 +77,22 @@ FIELDS: dict[str, dict[str, Any]] = {
         "schedule": "cosine",
         "epochs": 15,
     },
+    "weather": {
+        "task": "forecast",
+        "target": "temp",
+        "past": ("dewp", "humid", "wind_speed", "pressure"),
+        "gaps": "mask",
+        "horizon": 24,
+        "lookback": 168,
+        "stride": 6,
+        "head": "direct",
+        "output": "quantile",
+        "forks": 16,
+        "hidden": 48,
+        "output_dropout": 0.2,
+        "average": 0.99,
+        "epochs": 10,
+    },
 }
 
 

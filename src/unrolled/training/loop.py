@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.errors import BundleError, RunError, expected
+from unrolled.insight.summaries import Watcher
 from unrolled.training.folder import RunFolder
 from unrolled.training.gradients import check_finite_loss, clip_gradients, first_non_finite
 from unrolled.training.optimisation import Average, learning_rate, optimizer_for
@@ -87,6 +88,7 @@ class Loop:
         self.recipe: Recipe = self.task.recipe
         self.optimizer = optimizer_for(self.recipe, self.model)
         self.average = Average(self.model, self.recipe.average)
+        self.watcher = Watcher(self.model, self.recipe.inspect_every)
         self.step_count = self.task.step_count(self.train)
         self.saved_epoch = 0  # of the newest checkpoint
         measured = json.dumps(self.task.to_dict(), sort_keys=True).encode()
@@ -141,7 +143,9 @@ class Loop:
         torch.manual_seed((self.recipe.seed * 1_000_003 + epoch) % 2**63)
         rng = np.random.default_rng([self.recipe.seed, epoch])
         self.model.train()
+        self.task.epoch = epoch
         total = positions = 0.0
+        self.watcher.arm(self.counters.step + 1)
         for number, piece in enumerate(self.task.steps(self.model, self.train, rng)):
             rate = learning_rate(self.recipe, epoch - 1 + number / self.step_count)
             norm = self._descend(piece, rate)
@@ -159,6 +163,10 @@ class Loop:
                     clipped=self.recipe.clip is not None and norm > self.recipe.clip,
                     learning_rate=rate,
                 )
+            if looked := self.watcher.take(self.model):
+                self.folder.log(event="insight", epoch=epoch, step=self.counters.step, **looked)
+            self.watcher.arm(self.counters.step + 1)
+        self.watcher.disarm()
         return total / max(positions, 1)
 
     def _descend(self, piece: StepLoss, rate: float) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unrolled.decoding import is_span_scheme
 from unrolled.errors import DataError, expected, require
 
 __all__ = ["Classification", "Perplexity", "Tagging", "is_span_scheme"]
@@ -125,17 +126,6 @@ class Tagging:
             result["span_f1"] = 2 * self._hit / max(self._found + self._wanted, 1)
             result["spans"] = self._wanted
         return result | {"items": self.tokens, "sentences": self.sentences}
-
-
-def is_span_scheme(tags: Iterable[str]) -> bool:
-    """Whether a tag set marks spans: every tag is O or has a prefix such as B- or I-, and not all are O.
-
-    >>> is_span_scheme(["O", "B-city", "I-city"]), is_span_scheme(["NOUN", "VERB"])
-    (True, False)
-    """
-    names = set(tags)
-    prefixes = {name[:2] for name in names if name != "O"}
-    return bool(prefixes) and prefixes <= {"B-", "I-", "E-", "S-", "L-", "U-"}
 
 
 class Perplexity:

@@ -19,7 +19,16 @@ _TITLES = {
     "span_recall": "span recall",
     "perplexity": "perplexity",
     "nats_per_token": "nats per token",
+    "exact_match": "exact match",
+    "token_error_rate": "token error rate",
+    "bleu": "BLEU",
+    "chrf": "chrF",
     "bits_per_character": "bits per character",
+    "mase": "MASE",
+    "smape": "sMAPE, %",
+    "mae": "MAE",
+    "crps": "CRPS, scaled",
+    "coverage": "coverage",
 }
 
 

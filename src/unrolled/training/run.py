@@ -27,10 +27,10 @@ from unrolled.training.sources import open_inputs, open_parts, published
 from unrolled.training.tasks import Task, find
 from unrolled.training.trained import Trained, find_device
 
-__all__ = ["Result", "evaluate", "generate", "load", "predict", "resume", "train"]
+__all__ = ["Result", "evaluate", "generate", "load", "predict", "resume", "train", "translate"]
 
 # What may differ when a run goes on: nothing that the weights so far depend on.
-CHANGEABLE = ("epochs", "patience", "device", "threads", "backend", "log_every")
+CHANGEABLE = ("epochs", "patience", "device", "threads", "backend", "log_every", "inspect_every")
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,38 @@ def generate(
     return load(run).generate(prompt, length, **options)
 
 
+def translate(
+    run: str | Path,
+    inputs: Iterable[Any],
+    *,
+    beam: int | None = None,
+    n_best: int = 1,
+    length_penalty: float | None = None,
+    coverage_penalty: float | None = None,
+    sample: bool = False,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    attention: bool = False,
+) -> list[list[dict[str, Any]]]:
+    """The targets of some sources with an encoder–decoder: for each its hypotheses, best first.
+
+    Args:
+        run: a run folder, a bundle, or the name of an embedded model.
+        beam: hypotheses side by side, 1 is greedy; this and the two penalties: None: as the recipe says.
+        n_best: hypotheses of each source.
+        sample: draw them instead of searching; `temperature`, `top_k`, `top_p` and `seed` are for this.
+        limit: the most tokens, the end symbol included. None: as the recipe says.
+        attention: bring the weights of the attention.
+    """
+    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+    given = {name: value for name, value in options.items() if value is not None}
+    given |= {"n_best": n_best, "sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    return load(run).translate(inputs, **given, seed=seed, limit=limit, attention=attention)
+
+
 def _loop(task: Task, parts: Splits, folder: RunFolder, progress: Progress | None) -> Loop:
     torch.manual_seed(task.recipe.seed)
     model = task.build().to(find_device(task.recipe.device))
@@ -155,6 +187,8 @@ def _finish(loop: Loop, parts: Splits) -> Result:
     scored = parts.test if len(parts.test) else parts.valid
     best = Trained.load(loop.folder.model_file, loop.recipe.device)
     report = best.task.report(best.model, scored, lambda: parts.train)
+    if best.task.remember(best.model, parts[:3]):
+        best.save(loop.folder.model_file, epoch=loop.counters.best_epoch, valid=loop.counters.best_valid)
     report = replace(report, published=published(loop.recipe) if scored is parts.test else ())
     counters = loop.counters
     loop.folder.log(event="end", best_epoch=counters.best_epoch, seconds=round(seconds, 3), test=report.to_dict())

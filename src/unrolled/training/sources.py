@@ -22,6 +22,8 @@ def open_parts(recipe: Recipe) -> Splits:
     if _is_example(recipe.data):
         train, valid, test, _ = _example(recipe.data, recipe)
         notes = [*train.notes, *valid.notes, *test.notes]
+    elif recipe.task == "forecast":
+        return _in_time(recipe)
     else:
         train, valid, test = _split(read_file(recipe.data, recipe), recipe)
         notes = list(train.notes)
@@ -42,6 +44,18 @@ def open_parts(recipe: Recipe) -> Splits:
     return Splits(train, valid, test, recipe.task)
 
 
+def _in_time(recipe: Recipe) -> Splits:
+    """Series are cut in time, and what is held out goes on where the training part stops."""
+    from unrolled.training.forecasting.parts import series_parts
+
+    parts = series_parts(recipe)
+    for name, part in (("train", parts[0]), ("valid", parts[1])):
+        if not len(part):
+            way_out = "Bring longer series, or hold out less with --valid-steps and --test-steps."
+            raise DataError(expected(f"{recipe.data}: the {name} part", "at least one series", "none", way_out))
+    return Splits(*parts, recipe.task)
+
+
 def _split(whole: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset, Dataset]:
     """The whole file trains, but for the parts that no other file brings."""
     shares = (
@@ -57,7 +71,13 @@ def _split(whole: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset, Dataset]:
 
 def open_data(name: str, recipe: Recipe) -> Dataset:
     """A labelled file, or the test part of an embedded set."""
-    return _example(name, recipe).test if _is_example(name) else read_file(name, recipe)
+    if _is_example(name):
+        return _example(name, recipe).test
+    if recipe.task == "forecast":
+        from unrolled.training.forecasting.parts import to_score
+
+        return to_score(read_file(name, recipe), recipe)
+    return read_file(name, recipe)
 
 
 def open_inputs(path: str | Path, recipe: Recipe) -> Dataset:
@@ -66,8 +86,13 @@ def open_inputs(path: str | Path, recipe: Recipe) -> Dataset:
 
 
 def read_file(path: str | Path, recipe: Recipe, *, labelled: bool = True) -> Dataset:
+    if recipe.task == "forecast":
+        from unrolled.training.forecasting.parts import open_series
+
+        return open_series(str(path), recipe)
     names = ("text", "label", "tokens", "tags", "features", "id", "time", "group")
-    columns = Columns(**{name: getattr(recipe, name) for name in names})
+    pair = {"source": recipe.source_column, "target": recipe.target_column, "vector": recipe.source == "vector"}
+    columns = Columns(**{name: getattr(recipe, name) for name in names}, **pair)
     return read(path, task=recipe.task, format=recipe.format, columns=columns, labelled=labelled)
 
 

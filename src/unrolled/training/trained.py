@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from unrolled import __version__, bundle
-from unrolled.data import Dataset
+from unrolled.data import Dataset, examples
 from unrolled.errors import BundleError, RecipeError, RunError, UnrolledError, expected
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Report
-from unrolled.training.sources import open_data, open_parts
+from unrolled.training.sources import open_data, open_parts, read_file
 from unrolled.training.tasks import Task, find
 
 __all__ = ["Trained", "find_device"]
@@ -43,6 +43,7 @@ class Trained:
         """Answers for texts, lists of tokens, or arrays of features (T, D), in order.
 
         classify: label, probability, scores. tag: tokens, tags. lm: log_probability (nats), tokens, perplexity.
+        seq2seq: target, tokens, score, log_probability (nats), stopped (end or limit).
         """
         return list(self.predict_each(inputs))
 
@@ -80,6 +81,56 @@ class Trained:
             )
         return write(self.model.eval(), prompt, length, **options)
 
+    def translate(self, inputs: Iterable[Any], **options: Any) -> list[list[dict[str, Any]]]:
+        """The targets of some sources, for each its hypotheses, best first; see `run.translate` for the options.
+
+        Raises:
+            RunError: the model was trained for another task.
+        """
+        write = getattr(self.task, "translate", None)
+        if write is None:
+            found = f"one that was trained to {self.recipe.task}"
+            way_out = "Train one with: unrolled train seq2seq PAIRS"
+            raise RunError(expected("run", "an encoder–decoder (task seq2seq)", found, way_out))
+        if isinstance(inputs, str):
+            raise RunError(expected("inputs", "a list of texts", "one text", "Write translate([text])."))
+        items = [self.task.item(given, f"input {number}") for number, given in enumerate(inputs, start=1)]
+        return write(self.model.eval(), items, **options)
+
+    def forecast(
+        self,
+        rows: str | Path | Dataset | None = None,
+        *,
+        horizon: int | None = None,
+        quantiles: Sequence[float] = (),
+        paths: int | None = None,
+        seed: int = 0,
+        keep: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Each series from where it was left: id, time, forecast and quantiles, a list of `horizon` numbers each.
+
+        Args:
+            rows: what came since, as a file or a data set; at its end the known covariates of the steps ahead.
+            keep: leave the series after these rows; `save` writes that.
+        """
+        ask = self._forecaster("ask")(horizon, quantiles, paths, seed)
+        return self._forecaster("forecast")(self.model.eval(), self._series(rows), ask, keep_state=keep)
+
+    def histories(self, rows: str | Path | Dataset | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Times and values that stand before each forecast, as far back as the run remembers."""
+        return self._forecaster("histories")(self.model.eval(), self._series(rows))
+
+    def _forecaster(self, name: str) -> Any:
+        found = getattr(self.task, name, None)
+        if self.recipe.task != "forecast" or found is None:
+            way_out = "Train one with: unrolled train forecast DATA"
+            wanted = "one that was trained to forecast"
+            raise RunError(expected("run", wanted, f"one that was trained to {self.recipe.task}", way_out))
+        return found
+
+    def _series(self, rows: str | Path | Dataset | None) -> Dataset | None:
+        return read_file(rows, self.recipe) if isinstance(rows, str | Path) else rows
+
     # files
 
     def save(self, path: str | Path, **more: Any) -> None:
@@ -101,6 +152,8 @@ class Trained:
             BundleError: the file is damaged, is not ours, or is of a newer format.
         """
         file = Path(path)
+        if not file.exists() and str(path) in examples.MODELS:
+            file = examples.model_file(str(path))
         if file.is_dir():
             if not (file / "model.safetensors").is_file():
                 way_out = f"If it was stopped before the first epoch ended: unrolled train --resume {file}"
@@ -124,8 +177,9 @@ class Trained:
 def _rebuild(task: Task, tensors: dict[str, np.ndarray]) -> nn.Module:
     """The model around weights that are there, so that a header cannot ask for more memory than its file fills."""
     recipe = task.recipe
-    if recipe.layers > len(tensors):
-        raise BundleError(expected("layers", f"no more than the {len(tensors)} tensors of the file", recipe.layers))
+    layers = max(recipe.layers, recipe.decoder_layers or 0)
+    if layers > len(tensors):
+        raise BundleError(expected("layers", f"no more than the {len(tensors)} tensors of the file", layers))
     plain = recipe.model_copy(update={"init": "torch", "forget_bias": None, "init_range": None})
     task.recipe = plain
     try:
@@ -143,10 +197,15 @@ def _rebuild(task: Task, tensors: dict[str, np.ndarray]) -> nn.Module:
 
 def _layout(recipe: Recipe) -> dict[str, Any]:
     """How the recurrent weights are laid out, for readers that do not know this library."""
+    if recipe.cell == "transformer":
+        return {"cell": recipe.cell, "layers": recipe.layers, "heads": recipe.heads, "norm_first": True}
     gates = {"rnn": ["h"], "lstm": ["i", "f", "g", "o"], "gru": ["r", "z", "n"]}[recipe.cell]
     layout: dict[str, Any] = {"cell": recipe.cell, "gates": gates, "weights": "(gates * hidden, input)"}
     layout |= {"biases": 1 if recipe.single_bias else 2, "directions": 2 if recipe.bidirectional else 1}
     layout |= {"layers": recipe.layers, "batch_first": True}
+    if recipe.task == "seq2seq":
+        layout["decoder"] = {"cell": recipe.decoder_cell or recipe.cell, "directions": 1}
+        layout["decoder"] |= {"layers": recipe.decoder_layers or recipe.layers}
     if recipe.cell == "gru":
         layout |= {"reset_after": recipe.reset_after, "update": "h = (1 - z) n + z h"}
     return layout

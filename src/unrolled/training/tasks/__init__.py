@@ -8,7 +8,10 @@ from unrolled.training.tasks.base import Encoded, StepLoss, Task
 
 __all__ = ["Encoded", "StepLoss", "Task", "find"]
 
-_HOME = {"classify": "Classify", "tag": "Tag", "lm": "LanguageModelling"}
+_HOME = {
+    "classify": "Classify", "tag": "Tag", "lm": "LanguageModelling", "seq2seq": "SequenceToSequence",
+    "forecast": "Forecast",
+}
 
 
 def find(name: str) -> type[Task]:

@@ -31,6 +31,8 @@ def model_from(recipe: Recipe, reading: Reading, **more: Any) -> nn.Module:
     options = {name: getattr(recipe, name) for name in _OF_THE_MODEL}
     if recipe.cell == "lstm":
         options["forget_bias"] = recipe.forget_bias
+    if recipe.cell == "transformer":
+        options |= {"heads": recipe.heads, "feedforward": recipe.feedforward, "window": recipe.window or recipe.chunk}
     if reading.scaler is not None:
         if recipe.word_dropout:
             way_out = "Use --input-dropout or --feature-noise."

@@ -60,6 +60,7 @@ class Task(ABC):
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
+        self.epoch = 1  # the one that is being trained; the loop counts
 
     # before training
 
@@ -128,6 +129,11 @@ class Task(ABC):
         metrics = self.measure(model, encoded)
         notes = [*dataset.notes, *encoded.notes, *self.remarks(metrics)]
         return Report(dataset.name, metrics, self.baselines(dataset, train), int(metrics["items"]), self.unit, notes)
+
+    def remember(self, model: nn.Module, parts: Sequence[Dataset]) -> bool:
+        """Keep in the model what it must know of the data when training is over; whether there is any such thing."""
+        del model, parts
+        return False
 
     def remarks(self, metrics: Numbers) -> list[str]:
         """Lines that a reader of the numbers should know."""

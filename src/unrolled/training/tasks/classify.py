@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Dataset, Item, Vocabulary, batch_indices, check_answers
+from unrolled.decoding import one_label
 from unrolled.errors import DataError, expected
 from unrolled.models import Batch
 from unrolled.training.baselines import MajorityClass
@@ -109,13 +110,8 @@ class Classify(Task):
     def predict(self, model: nn.Module, items: Sequence[Item]) -> list[dict[str, Any]]:
         """label, its probability, the scores (probabilities) of all labels, and the tokens that are not known."""
         rows = [self.reading.encode(item) for item in items]
-        answers = []
-        for row, probabilities in zip(rows, np.exp(self._log_probabilities(model, rows)), strict=True):
-            best = int(probabilities.argmax())
-            scores = {label: float(p) for label, p in zip(self.labels.tokens, probabilities, strict=True)}
-            answer = {"label": self.labels.tokens[best], "probability": float(probabilities[best]), "scores": scores}
-            answers.append(answer | ({"unknown": list(row.unknown)} if row.unknown else {}))
-        return answers
+        probabilities = np.exp(self._log_probabilities(model, rows))
+        return [one_label(self.labels.tokens, p, row.unknown) for row, p in zip(rows, probabilities, strict=True)]
 
     @torch.no_grad()
     def _log_probabilities(self, model: nn.Module, rows: Sequence[Row]) -> np.ndarray:

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Dataset, Item, batch_indices, pad, streams
-from unrolled.decoding import sample
-from unrolled.errors import DataError, RunError, expected
+from unrolled.decoding import END, first_tokens, likelihood, write
+from unrolled.errors import DataError, expected
 from unrolled.training.baselines import NGram
 from unrolled.training.losses import cross_entropy, row_losses
 from unrolled.training.metrics import Perplexity
@@ -35,9 +35,7 @@ from unrolled.training.tbptt import Chunk, TruncatedBPTT
 
 __all__ = ["END", "LanguageModelling"]
 
-END = "<end>"  # stands before a document and behind it
 NUMBERS_AT_A_TIME = 2**24  # logits that evaluation holds: bounds its memory, changes no result
-LINE_ENDS = ("\n", "<eos>")  # what a continuous model starts from where there is no prompt
 
 
 class Step(NamedTuple):
@@ -198,59 +196,36 @@ class LanguageModelling(Task):
         """log_probability (nats), how many tokens it is over, perplexity; each text from the initial state."""
         read = [self.reading.encode(item) for item in items]
         rows = [self._document(r.inputs) if self.independent else Step(r.inputs[:-1], r.inputs[1:]) for r in read]
-        answers: list[dict[str, Any]] = []
-        for row, nats in zip(read, self._nats(model, rows), strict=True):
-            answer: dict[str, Any] = {"log_probability": -float(nats.sum()), "tokens": len(nats)}
-            answer["perplexity"] = float(np.exp(nats.mean())) if len(nats) else None
-            answers.append(answer | ({"unknown": list(row.unknown)} if row.unknown else {}))
-        return answers
+        scored = zip(read, self._nats(model, rows), strict=True)
+        return [likelihood(nats, row.unknown) for row, nats in scored]
 
     @torch.no_grad()
-    def generate(
-        self,
-        model: nn.Module,
-        prompt: str,
-        length: int,
-        *,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-        stop: str | None = None,
-    ) -> str:
-        """The prompt and what follows, one token at a time; the unknown token is never drawn."""
+    def generate(self, model: nn.Module, prompt: str, length: int, **options: Any) -> str:
+        """The prompt and what follows, one token at a time; the unknown token is never drawn.
+
+        Options are those of `decoding.write`: temperature, top_k, top_p, seed, stop.
+        """
         written = self.reading.tokens(Item("prompt", text=prompt))
-        start = self._start(written)
-        rng, state, join = np.random.default_rng(seed), None, self._join
-        ids = torch.from_numpy(self.vocabulary.encode(start))[None].to(device_of(model))
-        for _ in range(length):
-            logits, state = model(ids, state)
-            scores = logits[0, -1].cpu().double().numpy()
-            if self.vocabulary.unknown_id is not None:
-                scores[self.vocabulary.unknown_id] = -np.inf
-            token = sample(scores, temperature=temperature, top_k=top_k, top_p=top_p, rng=rng)
-            name = self.vocabulary.tokens[token]
-            if self.independent and name == END:
-                break
-            written.append(name)
-            if stop and stop in join(written)[len(prompt) :]:
-                return join(written).partition(stop)[0] if stop not in prompt else join(written)
-            ids = torch.tensor([[token]], device=ids.device)
-        return join(written)
+        start = self.vocabulary.encode(first_tokens(written, self.vocabulary.tokens, independent=self.independent))
+        state: Any = None
 
-    def _start(self, prompt: Sequence[str]) -> list[str]:
-        """What the model reads before it writes."""
-        if self.independent:
-            return [END, *prompt]
-        if prompt:
-            return list(prompt)
-        known = [token for token in LINE_ENDS if token in self.vocabulary]
-        if not known:
-            raise RunError(expected("prompt", "a text to go on from", "none, and no line end in the vocabulary"))
-        return known[:1]
+        def advance(ids: np.ndarray) -> np.ndarray:
+            nonlocal state
+            logits, state = model(torch.from_numpy(ids)[None].to(device_of(model)), state)
+            return logits[0, -1].cpu().double().numpy()
 
-    def _join(self, tokens: Sequence[str]) -> str:
-        return " ".join(tokens) if self.reading.tokenizer is None else self.reading.tokenizer.join(tokens)
+        return write(
+            advance,
+            start,
+            written,
+            length,
+            tokens=self.vocabulary.tokens,
+            join=self.reading.join,
+            never=self.vocabulary.unknown_id,
+            end=END if self.independent else None,
+            skip=len(prompt),
+            **options,
+        )
 
 
 def _only_needed(piece: Chunk) -> dict[str, Any]:

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Dataset, Item, Vocabulary, batch_indices, check_answers, pad
+from unrolled.decoding import allowed_spans, is_span_scheme, tagged
 from unrolled.errors import DataError, expected
-from unrolled.models import Batch, Tagger, bio_allowed
+from unrolled.models import Batch, Tagger
 from unrolled.training.baselines import MostFrequentTag
 from unrolled.training.losses import row_losses
-from unrolled.training.metrics import Tagging, is_span_scheme
+from unrolled.training.metrics import Tagging
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.tasks.aligned import EVALUATION_BATCH, device_of, encode_rows, lengths_of, model_from
@@ -36,8 +37,7 @@ class Tag(Task):
         super().__init__(recipe)
         self.reading, self.tags, self.usual = reading, tags, usual
         self.spans = is_span_scheme(tags.tokens)
-        bio = self.spans and {tag[:2] for tag in tags.tokens} <= {"B-", "I-", "O"}
-        self.allowed = bio_allowed(tags.tokens) if bio else None
+        self.allowed = allowed_spans(tags.tokens)
 
     @classmethod
     def prepare(cls, recipe: Recipe, train: Dataset) -> Tag:
@@ -128,9 +128,8 @@ class Tag(Task):
             batch = self.reading.batch([rows[i] for i in indices]).to(device_of(model))
             found = model.decode(model(batch), batch.lengths, allowed=self.allowed)
             for i, tags in zip(indices, found, strict=True):
-                tokens = {} if self.reading.scaler is not None else {"tokens": self.reading.tokens(items[i])}
-                unknown = {"unknown": list(rows[i].unknown)} if rows[i].unknown else {}
-                answers[i] = {**tokens, "tags": self.tags.decode(tags), **unknown}
+                tokens = None if self.reading.scaler is not None else self.reading.tokens(items[i])
+                answers[i] = tagged(tokens, self.tags.decode(tags), rows[i].unknown)
         return answers
 
 

@@ -1,0 +1,420 @@
+"""Forecasting: what a forecast uses, what it may not see, and that a state carries on as if it had read the history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from unrolled import bundle
+from unrolled.data import Dataset, Item
+from unrolled.data.calendar import Frequency
+from unrolled.data.series import Series, split_in_time
+from unrolled.errors import DataError, RecipeError, RunError
+from unrolled.training import Recipe, load, resume, train
+from unrolled.training.forecasting.baselines import naive, seasonal_naive
+from unrolled.training.forecasting.metrics import ForecastScores, naive_scale
+from unrolled.training.forecasting.rolling import Ask, forecast_from, forecast_left, go_on, keep, remember
+from unrolled.training.forecasting.windows import _cut, batches, cuts_of, window_batch
+from unrolled.training.tasks.forecast import Forecast
+
+SMALL = {
+    "task": "forecast", "horizon": 3, "lookback": 8, "hidden": 6, "batch_size": 8, "epochs": 2, "epoch_windows": 16,
+    "log_every": 1, "paths": 20, "compare_with": "none", "schedule": "constant", "output_dropout": 0.0, "season": 4,
+    "quantiles": (0.1, 0.5, 0.9),
+}  # fmt: skip
+
+
+def recipe(**changes):
+    return Recipe(**{"data": "loads.csv", **SMALL, **changes})
+
+
+def series(values, name="a", known=None, past=None, **changes):
+    values = np.asarray(values, np.float64)
+    known = np.zeros((len(values), 0)) if known is None else np.asarray(known, np.float64)[:, None]
+    past = np.zeros((len(values), 0)) if past is None else np.asarray(past, np.float64)[:, None]
+    fields = {"start": 0, "frequency": Frequency(1, "steps"), "dates": False}
+    return Series(
+        **{
+            "id": name,
+            "where": f"loads.csv:{name}",
+            "target": values,
+            "known": known,
+            "past": past,
+            **fields,
+            **changes,
+        }
+    )
+
+
+def walk(steps, seed=0):
+    return 10 + np.random.default_rng(seed).normal(size=steps).cumsum()
+
+
+def ready(parts, **changes):
+    """A task that has measured these training parts, and its untrained model with random weights everywhere."""
+    data = Dataset([Item(one.where, series=one) for one in parts], "loads.csv[train]")
+    task = Forecast.prepare(recipe(**changes), data)
+    model = task.build().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.3)
+    return task, model
+
+
+def write(tmp_path, many, columns=("promo", "temp"), name="loads.csv"):
+    lines = [",".join(["place", "day", "y", *columns])]
+    for one in many:
+        for step in range(len(one.known)):
+            value = f"{one.target[step]:.6f}" if step < len(one) and np.isfinite(one.target[step]) else ""
+            past = f"{one.past[step, 0]:.6f}" if step < len(one) and one.past.size else ""
+            row = [one.id, str(one.start + step), value, *([f"{one.known[step, 0]:g}", past][: len(columns)])]
+            lines.append(",".join(row))
+    path = tmp_path / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def many(count=3, steps=60, ahead=0):
+    rng = np.random.default_rng(3)
+    found = []
+    for i in range(count):
+        size = steps + 7 * i
+        one = series(walk(size, i) * (i + 1), "abcdef"[i], rng.integers(0, 2, size + ahead), rng.normal(size=size))
+        found.append(one)
+    return found
+
+
+COLUMNS = {"id": "place", "time": "day", "target": "y", "known": ("promo",), "past": ("temp",)}
+
+
+# what a forecast uses (FIELD-REPORTS Q1)
+
+
+def copying(model, column):
+    """All weights 0, but for the straight line from one input to the place of the output."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.skip.weight[0, column] = 1.0
+
+
+def one_step(task, model, one):
+    ask = Ask(1, (0.5,), 1)
+    (found,) = forecast_from(model, task.plan, [task.plan.frame(one, ahead=1)], [len(one)], ask)
+    return float(found[0, 0])
+
+
+def test_the_newest_observation_is_used():
+    one = series(np.arange(30.0))
+    task, model = ready([one], output="point")
+    copying(model, task.plan.layout.lags.index(1))
+    assert one_step(task, model, one) == pytest.approx(29.0, abs=1e-5)
+    assert one_step(task, model, series(np.arange(30.0) + 100)) == pytest.approx(129.0, abs=1e-4)
+
+
+def test_covariates_are_not_shifted():
+    """A past covariate that is the next value, and a known one that is the value itself, give exact forecasts."""
+    values = walk(31)
+    one = series(values[:30], past=values[1:])
+    task, model = ready([one], output="point", past=("temp",))
+    task.plan.scaler.past[:] = [[task.plan.scaler.mean[0]], [task.plan.scaler.scale[0]]]
+    copying(model, 2 * len(task.plan.layout.lags))
+    assert one_step(task, model, one) == pytest.approx(values[30], abs=1e-4)
+    one = series(values[:30], known=values)
+    task, model = ready([one], output="point", known=("promo",))
+    task.plan.scaler.known[:] = [[task.plan.scaler.mean[0]], [task.plan.scaler.scale[0]]]
+    copying(model, 2 * len(task.plan.layout.lags))
+    assert one_step(task, model, one) == pytest.approx(values[30], abs=1e-4)
+
+
+@pytest.mark.parametrize("head", ["autoregressive", "direct"])
+def test_what_comes_after_changes_no_forecast_and_no_training(head):
+    """FIELD-REPORTS Q4: a test part of another level is seen by nothing that comes before it."""
+    values = walk(60)
+    loud = np.concatenate([values[:45], 1000 * values[45:]])
+    found = []
+    for given in (values, loud):
+        train_part, valid, _ = split_in_time(series(given), 5, 10)
+        torch.manual_seed(0)
+        task, model = ready([train_part], head=head, scaler="window", output="quantile")
+        frames = [task.plan.frame(train_part)]
+        rng = np.random.default_rng(0)
+        windows = [window for window, _ in batches(frames, task.recipe, task.plan, rng)]
+        ask = Ask(3, (0.1, 0.5, 0.9), 5)
+        (forecast,) = forecast_from(model, task.plan, [task.plan.frame(valid, ahead=3)], [45], ask)
+        found.append((windows, forecast))
+    for one, other in zip(found[0][0], found[1][0], strict=True):
+        for name, part in vars(one).items():
+            if part is not None:
+                torch.testing.assert_close(part, getattr(other, name), rtol=0, atol=0)
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_no_window_leaves_its_series():
+    parts = [series(np.arange(40.0) + 100 * i, name) for i, name in enumerate("ab")]
+    task, _ = ready(parts, scaler="series")
+    frames = [task.plan.frame(one) for one in parts]
+    cuts = cuts_of(frames, task.plan)
+    assert len(cuts) == 2 * (40 - 8 - 3 + 1)
+    for index, start in cuts:
+        cut = _cut(frames, task.plan, int(index), int(start))
+        assert 0 <= cut.start < cut.turn <= cut.end - 3 < 40
+        window = window_batch(frames, [cut], task.recipe, task.plan, np.random.default_rng(0))
+        scale = task.plan.scaler.scale[index]
+        values = window.targets[0].double().numpy() * scale + task.plan.scaler.mean[index]
+        np.testing.assert_allclose(values, np.arange(start, start + 11) + 100 * index, atol=1e-3)
+
+
+def test_past_covariates_are_hidden_in_the_horizon_as_they_will_be():
+    one = series(walk(40), past=np.arange(40.0) + 1)
+    task, _ = ready([one], past=("temp",))
+    frame = task.plan.frame(one)
+    window = window_batch([frame], [_cut([frame], task.plan, 0, 5)], task.recipe, task.plan, np.random.default_rng(0))
+    there = window.inputs[0, :, 2 * len(task.plan.layout.lags) + 1]  # the flag of the past covariate
+    assert there.tolist() == [1.0] * 9 + [0.0] * 2  # 8 of the context, and the first of the horizon
+
+
+# missing and short (Q2, Q3)
+
+
+@pytest.mark.parametrize("head", ["autoregressive", "direct"])
+@pytest.mark.parametrize("output", ["student-t", "quantile", "point"])
+def test_missing_values_are_masked_and_forecasts_stay_finite(head, output):
+    values = walk(40)
+    values[[5, 20, 21, 39]] = np.nan
+    one = series(values)
+    task, model = ready([one], head=head, output=output)
+    frame = task.plan.frame(one, ahead=3)
+    window = window_batch([frame], [_cut([frame], task.plan, 0, 15)], task.recipe, task.plan, np.random.default_rng(0))
+    assert torch.isfinite(window.inputs).all()
+    if head == "autoregressive":
+        assert window.mask[0].tolist() == [i not in (5, 6) for i in range(11)]
+    loss = task._losses(model(window), window)
+    assert torch.isfinite(loss).all()
+    assert (loss[~window.mask] == 0).all()
+    levels = (0.5,) if output == "point" else (0.1, 0.5, 0.9)
+    (found,) = forecast_from(model, task.plan, [frame], [40], Ask(3, levels, 9))
+    assert found.shape == (3, len(levels))
+    assert np.isfinite(found).all()
+
+
+def test_a_short_series_is_refused_by_name_or_masked_or_dropped():
+    parts = [series(walk(40), "long"), series(walk(3), "tiny")]
+    with pytest.raises(DataError, match=r"series 'tiny': expected 11 training steps or more.*found 3.*--short mask"):
+        ready(parts)
+    task, model = ready(parts, short="mask")
+    frames = [task.plan.frame(one) for one in parts]
+    alone = window_batch(frames, [_cut(frames, task.plan, 1, 0)], task.recipe, task.plan, np.random.default_rng(0))
+    both = window_batch(
+        frames, [_cut(frames, task.plan, 0, 4), _cut(frames, task.plan, 1, 0)], task.recipe, task.plan,
+        np.random.default_rng(0),
+    )  # fmt: skip
+    assert (alone.lengths.tolist(), both.lengths.tolist()) == ([3], [11, 3])
+    torch.testing.assert_close(model(both)[1, :3], model(alone)[0])  # padded = alone
+    assert not both.mask[1, 3:].any()
+    dropped, _ = ready(parts, short="drop")
+    assert dropped.plan.scaler.ids == ("long",)
+
+
+def test_what_cannot_be_learnt_from_is_named():
+    flat = series(np.full(40, 2.5), "flat")
+    with pytest.raises(DataError, match=r"series 'flat': expected values that differ, found 2.5.*--constant drop"):
+        ready([series(walk(40)), flat])
+    task, _ = ready([series(walk(40)), flat], constant="keep")
+    assert task.plan.scaler.scale[1] == 1.0
+    with pytest.raises(DataError, match="series 'void': expected at least one value"):
+        ready([series(walk(40)), series(np.full(40, np.nan), "void")])
+    with pytest.raises(DataError, match=r"series 'a' at 3: expected a count.*found -1.*--output student-t"):
+        ready([series([1, 2, 3, -1] * 10)], output="negative-binomial")
+    for changes, message in [
+        ({"bidirectional": True}, "bidirectional: expected false for task forecast"),
+        ({"quantiles": (0.9, 0.5)}, "quantiles: expected rising numbers"),
+        ({"quantiles": (0.1, 0.9)}, "quantiles: expected 0.5 among them"),
+        ({"lags": (0, 1)}, "lags: expected whole numbers from 1 on"),
+        ({"known": ("y",), "target": "y"}, "columns: expected one role each"),
+    ]:
+        with pytest.raises(RecipeError, match=message):
+            recipe(**changes)
+
+
+# the state that carries on
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("head", ["autoregressive", "direct"])
+def test_new_rows_after_the_state_are_as_if_the_history_had_been_read(cell, head):
+    """Read up to step 50, left, then 1 and 4 rows more: the same as one reading that began at the same step."""
+    rng = np.random.default_rng(1)
+    values, promo, temp = walk(60), rng.integers(0, 2, 70), rng.normal(size=60)
+    values[[30, 50, 53]] = np.nan
+    whole = series(values[:55], known=promo[:60], past=temp[:55])
+    options = {"cell": cell, "head": head, "output": "quantile", "known": ("promo",), "past": ("temp",)}
+    task, model = ready([whole.part(0, 50), series(walk(50, 9), "b", promo[:50], temp[:50])], layers=2, **options)
+    remember(model, task.plan, [task.plan.frame(replace(whole.part(0, 50), begin=0), ahead=1)])
+    ask = Ask(3, (0.1, 0.5, 0.9), 30)
+    first = series(values[50:51], known=promo[50:51], past=temp[50:51], start=50)
+    keep(model, go_on(model, task.plan, first, 3))
+    rest = series(values[51:55], known=promo[51:60], past=temp[51:55], start=51)
+    found = forecast_left(model, task.plan, go_on(model, task.plan, rest, 3), ask)
+    # One reading: the steps 50 − 8 … 55, as a context of 13 reads them.
+    longer = replace(task.plan, context=13)
+    (wanted,) = forecast_from(model, longer, [longer.frame(whole, ahead=3)], [55], ask)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    with pytest.raises(DataError, match=r"expected a first time of 51, found 50.*up to 50"):
+        go_on(model, task.plan, replace(rest, start=50), 3)
+
+
+def test_rows_that_are_missing_before_the_new_ones_are_masked_where_the_run_masks():
+    values = walk(50)
+    task, model = ready([series(values[:44])], gaps="mask", output="quantile")
+    remember(model, task.plan, [task.plan.frame(series(values[:44]), ahead=1)])
+    late = Dataset([Item("new.csv:2", series=series(values[47:50], start=47))], "new.csv")
+    holes = np.concatenate([[np.nan] * 3, values[47:50]])
+    whole = Dataset([Item("new.csv:2", series=series(holes, start=44))], "new.csv")
+    (found,), (wanted,) = (task.forecast(model, rows, task.ask(seed=1)) for rows in (late, whole))
+    assert found == wanted
+    assert found["time"] == ["50", "51", "52"]
+    strict, model = ready([series(values[:44])], output="quantile")
+    remember(model, strict.plan, [strict.plan.frame(series(values[:44]), ahead=1)])
+    with pytest.raises(DataError, match="expected a first time of 44, found 47"):
+        strict.forecast(model, late, strict.ask())
+
+
+def test_without_new_rows_the_state_is_the_end_of_the_history(tmp_path):
+    path = write(tmp_path, many(), ())
+    result = train(recipe(data=str(path), **{**COLUMNS, "known": (), "past": ()}), out=tmp_path / "run")
+    trained = load(tmp_path / "run")
+    from_state = trained.forecast()
+    whole = [{"id": one.id, "target": np.round(one.target, 6)} for one in many()]
+    for one, other in zip(from_state, trained.predict(whole), strict=True):
+        assert (one["id"], one["time"], len(one["forecast"])) == (other["id"], other["time"], 3)
+    plan = trained.task.plan
+    frame = plan.frame(trained.task.item(whole[0], "x").series, ahead=3)
+    (first,) = forecast_from(trained.model, plan, [frame], [60], Ask(3, (0.1, 0.5, 0.9), 20))
+    np.testing.assert_allclose(from_state[0]["forecast"], first[:, 1], rtol=1e-4)
+    assert result.report.unit == "values"
+
+
+# shapes, runs
+
+
+@pytest.mark.parametrize("head", ["autoregressive", "direct"])
+def test_training_and_forecast_speak_of_the_same_steps(head):
+    """FIELD-REPORTS Q5: a horizon of 2 has 2 steps in both."""
+    one = series(walk(40))
+    task, model = ready([one], head=head, horizon=2, output="quantile")
+    frame = task.plan.frame(one, ahead=2)
+    window = window_batch([frame], [_cut([frame], task.plan, 0, 3)], task.recipe, task.plan, np.random.default_rng(0))
+    raw = model(window)
+    assert raw.shape == ((1, 8, 2, 3) if head == "direct" else (1, 10, 3))
+    (found,) = forecast_from(model, task.plan, [frame], [40], Ask(2, (0.1, 0.5, 0.9), 4))
+    assert found.shape == (2, 3)
+    if head == "direct":
+        with pytest.raises(RecipeError, match="horizon: expected at most 2"):
+            next(forecast_from(model, task.plan, [frame], [40], Ask(3, (0.5,), 4)))
+        (shorter,) = forecast_from(model, task.plan, [frame], [40], Ask(1, (0.1, 0.5, 0.9), 4))
+        np.testing.assert_allclose(shorter[0], found[0], rtol=1e-5)
+    with pytest.raises(RecipeError, match=r"levels between 0.1 and 0.9"):
+        next(forecast_from(model, task.plan, [frame], [40], Ask(2, (0.01, 0.5), 4)))
+
+
+@pytest.mark.parametrize(
+    ("head", "output", "scaler"),
+    [
+        ("autoregressive", "student-t", "series"), ("direct", "quantile", "window"), ("direct", "point", "series"),
+        ("autoregressive", "negative-binomial", "series"),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_and_is_repeated(tmp_path, head, output, scaler):
+    given = many()
+    if output == "negative-binomial":
+        given = [replace(one, target=np.abs(np.round(one.target))) for one in given]
+    fields = {"data": str(write(tmp_path, given)), **COLUMNS, "head": head, "output": output, "scaler": scaler}
+    whole = train(recipe(**fields, epochs=3, series_embedding=2), out=tmp_path / "whole")
+    train(recipe(**fields, epochs=1, series_embedding=2), out=tmp_path / "parts")
+    resume(tmp_path / "parts", epochs=3)
+    one, other = (bundle.load(tmp_path / name / "model.safetensors")[0] for name in ("whole", "parts"))
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    metrics = whole.report.metrics
+    assert ("coverage" in metrics) == (output != "point")
+    assert set(whole.report.baselines) == {"last value", "last season"}
+    again = load(tmp_path / "whole").evaluate(tmp_path / "loads.csv")
+    assert np.isfinite(list(again.metrics.values())).all()
+
+
+def test_a_pattern_is_learnt():
+    """A season with a known event on top: the trained forecast is far better than the season alone."""
+    rng = np.random.default_rng(0)
+    promo = rng.integers(0, 2, 400)
+    values = 10 + 3 * np.sin(2 * np.pi * np.arange(400) / 4) + 4 * promo + 0.1 * rng.normal(size=400)
+    train_part, _, test = split_in_time(series(values, known=promo), 20, 60)
+    task, _ = ready([train_part], known=("promo",), epochs=6, epoch_windows=120, learning_rate=0.02, hidden=12)
+    torch.manual_seed(0)
+    model = task.build()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    data = task.encode(Dataset([Item("x", series=train_part)], "train"))
+    for epoch in range(6):
+        for step in task.steps(model, data, np.random.default_rng(epoch)):
+            optimizer.zero_grad()
+            step.loss.backward()
+            optimizer.step()
+    part = Dataset([Item("x", series=test)], "test")
+    found = task.measure(model.eval(), task.encode(part))
+    season = task.baselines(part, lambda: None)["last season"]
+    assert found["mase"] < 0.3 * season["mase"], (found, season)
+    assert 0.5 < found["coverage"] <= 1
+
+
+# scores and baselines
+
+
+def test_scores_by_hand():
+    scores = ForecastScores((0.1, 0.5, 0.9))
+    actual, point = np.array([10.0, np.nan, 20.0]), np.array([8.0, 5.0, 24.0])
+    quantiles = np.array([[7.0, 8.0, 11.0], [0, 0, 0], [22.0, 24.0, 30.0]])
+    scores.update(actual, point, quantiles, 2.0)
+    found = scores.compute()
+    assert found["mase"] == pytest.approx((2 + 4) / 2 / 2)
+    assert found["mae"] == pytest.approx(3)
+    assert found["smape"] == pytest.approx(100 * (2 / 18 + 4 / 44))
+    pinball = [(0.1 * 3 + 0.5 * 2 + 0.1 * 1), (0.9 * 2 + 0.5 * 4 + 0.1 * 10)]
+    assert found["crps"] == pytest.approx(2 * sum(pinball) / 3 / 2 / 2)
+    assert (found["coverage"], found["items"]) == (0.5, 2)
+    scores.update(np.array([3.0]), np.array([1.0]), np.array([[0.0, 1.0, 4.0]]), float("nan"))
+    assert scores.unscaled == 1
+    assert scores.compute()["mase"] == found["mase"]
+    with pytest.raises(DataError, match="values to score"):
+        ForecastScores(()).compute()
+
+
+def test_baselines_by_hand():
+    history = np.array([1.0, 2, 3, 4, 5, np.nan, 7, np.nan])
+    np.testing.assert_array_equal(naive(history, 2), [7, 7])
+    np.testing.assert_array_equal(seasonal_naive(history, 6, 4), [5, 2, 7, 4, 5, 2])
+    assert naive_scale(history, 4) == pytest.approx(4.0)
+    assert naive_scale(np.array([1.0, 3.0]), 4) == 2.0
+    assert np.isnan(naive_scale(np.full(9, 2.0), 4))
+
+
+def test_exponential_smoothing_goes_on_without_a_new_fit():
+    from unrolled.training.forecasting.baselines import ETS
+
+    t = np.arange(120)
+    values = 50 + 10 * np.sin(2 * np.pi * t / 12) + 0.1 * np.random.default_rng(0).normal(size=120)
+    values[40] = np.nan
+    fitted = ETS(values[:96], 12)
+    np.testing.assert_allclose(fitted.forecast(values[:96], 12), values[96:108], atol=1.0)
+    np.testing.assert_allclose(fitted.forecast(values[:108], 12), values[108:], atol=1.0)
+
+
+def test_only_forecasters_forecast(tmp_path):
+    from small_data import reviews
+
+    path = reviews(tmp_path / "reviews.csv")
+    train(Recipe(task="classify", data=str(path), epochs=1, hidden=4, embedding=3), out=tmp_path / "run")
+    with pytest.raises(RunError, match=r"one that was trained to forecast.*unrolled train forecast DATA"):
+        load(tmp_path / "run").forecast()

@@ -125,9 +125,9 @@ class Guarded:
         """A contiguous hole."""
         count = int(torch.tensor(shape).prod())
         block, edge = torch.full((count + 64,), NAN, dtype=self.dtype), torch.ones(count + 64, dtype=torch.bool)
-        edge[32 : 32 + count] = False
+        edge[33 : 33 + count] = False  # on no boundary of vectors
         self.blocks.append((block, edge))
-        return block[32 : 32 + count].view(shape)
+        return block[33 : 33 + count].view(shape)
 
     def rows(self, steps: int, batch: int, width: int) -> Tensor:
         """(T, B, width) with space between rows and steps."""

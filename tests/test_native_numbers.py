@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from oracles.native import GATES, SIZES, THREADS, labels, problems
+from oracles.compare import assert_bitwise, assert_near
+from oracles.native import GATES, SIZES, THREADS, Problem, labels, problems, run
 from oracles.native_truth import assert_right
 from unrolled import _native
+from unrolled.kernels import native, reference
 
 HERE = Path(__file__).parent
 TARGETS = _native.available()
@@ -80,3 +82,40 @@ def test_the_problems_cover_what_they_must() -> None:
             for flag in ("is_ragged", "has_resets", "has_restart", "reverse", "recompute"):
                 assert {getattr(p, flag) for p in mine if p.dtype == dtype} == {True, False}, (cell, dtype, flag)
     assert {0, 1, 70} <= {p.steps for p in PROBLEMS}
+
+
+# Numbers at the edge
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("cell", GATES)
+def test_a_nan_stays_in_its_row_and_is_not_lost(cell: str, dtype: torch.dtype) -> None:
+    """A bound inside sigmoid or tanh must not turn a NaN into a number; rows that share a tile are untouched."""
+    this = Problem(cell, 5, 9, 7, 17, 8 if cell == "lstm_projected" else 17, dtype, seed=600)
+    clean, tensors = run(this, native), this.tensors()
+    assert tensors[0] is not None
+    tensors[0][2, 4, 3] = float("nan")
+    found = run(this, native, tensors)
+    out, h, gradient_of_x = found[0], found[1], found[labels(this).index("gradient of x")]
+    assert out[2:, 4].isnan().all()
+    assert h[4].isnan().all()
+    others = [0, 1, 2, 3, 5, 6, 7, 8]
+    assert_bitwise(out[:, others], clean[0][:, others])
+    assert_bitwise(out[:2], clean[0][:2])
+    assert_bitwise(h[others], clean[1][others])
+    assert_bitwise(gradient_of_x[:, others], clean[labels(this).index("gradient of x")][:, others])
+    assert gradient_of_x[:, 4].isnan().any()
+
+
+@pytest.mark.parametrize("size", [20.0, 90.0, 800.0, 1e6, 1e30, float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("cell", ["rnn_tanh", "lstm", "lstm_projected", "gru_after", "gru_before"])
+def test_gates_far_in_saturation(cell: str, dtype: torch.dtype, size: float) -> None:
+    """Biases beyond the range of exp, of both signs: gates are 0 and 1, and nothing overflows into a NaN."""
+    this = Problem(cell, 4, 3, 7, 9, 5 if cell == "lstm_projected" else 9, dtype, 2, seed=610)
+    tensors = this.tensors()
+    assert tensors[5] is not None
+    tensors[5] = torch.where(tensors[5] < 0, -size, size).to(dtype)
+    for name, got, want in zip(labels(this), run(this, native, tensors), run(this, reference, tensors), strict=True):
+        assert torch.isfinite(got).all(), name
+        assert_near(got, want, ulps=32)

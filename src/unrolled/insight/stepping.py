@@ -243,7 +243,10 @@ class _LayerSteps:
         cell = cell_of(twin, layer, direction)
         cell = Cell(cell.kind, *(None if w is None else w.to(x.dtype) for w in cell[1:]))  # type: ignore[arg-type]
         index = layer * twin.num_directions + direction
-        state = tuple(part[index] for part in call.state)
+        state = tuple(
+            x.new_zeros(x.shape[1], size) if part is None else part[index]  # None stands for zeros
+            for part, size in zip(call.state, twin.state_sizes, strict=True)
+        )
         goes_on = state if single and not twin.bidirectional else None
         track = _track(self.recording, self.name, layer, direction, cell, goes_on)
 

@@ -144,17 +144,30 @@ void product(Index n, Index vectors, Index K, const T* A, Index lda, const T* B,
     });
 }
 
-// C += A' B for m columns of A and `vectors` vectors of B; the arguments are those of `transposed_tile`.
+// C += A' B for m columns of A and `vectors` vectors of B; the arguments are those of `transposed_tile`. The few columns
+// of A that a tile reads are copied together first: they stand a page apart, and every vector of B comes past them.
 template <class T>
 void transposed_product(Index m, Index vectors, Index K, const T* A, Index lda, const T* B, Index ldb, T* C,
                         Index ldc) {
+    constexpr Index depth = 256;
+    alignas(64) T columns[depth * tile_rows];
     const Blocks blocks(m);
-    for (Index i = 0; i < blocks.count; ++i)  // A is the wider matrix: its columns are read once, B's stay near
-        for (Index v = 0; v < vectors; v += tile_vectors) {
-            const Index r = blocks.begin(i), column = v * lanes<T>, width = std::min<Index>(tile_vectors, vectors - v);
-            transposed_tiles<T>[blocks.begin(i + 1) - r - 1][width - 1](K, A + r, lda, B + column, ldb,
-                                                                        C + r * ldc + column, ldc);
+    for (Index k0 = 0; k0 < K; k0 += depth) {
+        const Index rows = std::min(depth, K - k0);
+        const T *a = A + k0 * lda, *b = B + k0 * ldb;
+        for (Index i = 0; i < blocks.count; ++i) {
+            const Index r = blocks.begin(i), width = blocks.begin(i + 1) - r;
+            if (width == tile_rows)
+                for (Index k = 0; k < rows; ++k) std::memcpy(columns + k * tile_rows, a + k * lda + r, tile_rows * sizeof(T));
+            else
+                for (Index k = 0; k < rows; ++k) std::copy_n(a + k * lda + r, width, columns + k * tile_rows);
+            for (Index v = 0; v < vectors; v += tile_vectors) {
+                const Index column = v * lanes<T>, span = std::min<Index>(tile_vectors, vectors - v);
+                transposed_tiles<T>[width - 1][span - 1](rows, columns, tile_rows, b + column, ldb,
+                                                         C + r * ldc + column, ldc);
+            }
         }
+    }
 }
 
 }  // namespace unrolled::UNROLLED_TARGET

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from unrolled.kernels import reference
-from unrolled.kernels.autograd import differentiate_again
+from unrolled.kernels.autograd import differentiate_again, under_transform
 from unrolled.kernels.layer_calls import Gates
 
 try:
@@ -33,8 +33,9 @@ except RuntimeError as error:  # UNROLLED_ISA names a target that this machine h
 CELLS = ("rnn_tanh", "rnn_relu", "lstm", "lstm_projected", "gru_after", "gru_before")  # enum Cell of scan.h
 RNN_TANH, RNN_RELU, LSTM, LSTM_PROJECTED, GRU_AFTER, GRU_BEFORE = range(6)
 _GATES = (1, 1, 4, 4, 3, 3)
-Tensors = tuple[Tensor | None, ...]  # of one scan: x, h, c, W, U, b, b_h, V, restart_h, restart_c
-TENSORS = 10
+NAMES = ("x", "h", "c", "W", "U", "b", "b_h", "V", "restart_h", "restart_c")
+TENSORS = len(NAMES)
+Tensors = tuple[Any, ...]  # those of one scan, None where there is none
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
@@ -79,7 +80,7 @@ class Scan(NamedTuple):
         if self.cell in (GRU_AFTER, GRU_BEFORE):
             return reference.gru_scan(x, h, W, U, b, b_h, reset_after=self.cell == GRU_AFTER, **options)
         b, b_h = (None if bias is None else bias.flatten() for bias in (b, b_h))
-        nonlinearity = "tanh" if self.cell == RNN_TANH else "relu"
+        nonlinearity: Literal["tanh", "relu"] = "tanh" if self.cell == RNN_TANH else "relu"
         return reference.rnn_scan(x, h, W[0], U[0], b, b_h, nonlinearity=nonlinearity, **options)
 
 
@@ -87,12 +88,12 @@ class Made(NamedTuple):
     """What the engine's forward pass wrote."""
 
     out: Tensor  # (T, B, P)
-    h_n: Tensor  # (B, P)
+    h_n: Tensor | None  # (B, P); None in backward, which does not write it
     c_n: Tensor | None  # (B, H)
     kept: Tensor | None  # what backward reads besides
 
     @property
-    def results(self) -> tuple[Tensor, ...]:
+    def results(self) -> tuple[Any, ...]:
         return (self.out, self.h_n) if self.c_n is None else (self.out, self.h_n, self.c_n)
 
 
@@ -122,9 +123,9 @@ def run_scans(scans: Sequence[tuple[Scan, Tensors]]) -> list[tuple[Tensor, ...]]
 
 class _Node(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, scans: tuple[Scan, ...], *flat: Tensor | None) -> tuple[Tensor, ...]:
+    def forward(ctx, scans: tuple[Scan, ...], *flat: Any) -> tuple[Tensor, ...]:
         ctx.scans, ctx.parts = scans, parts_of(flat[0].shape[1], len(scans))
-        made = forward([(scan, flat[i * 10 : i * 10 + 10]) for i, scan in enumerate(scans)], ctx.parts, keep=True)
+        made = forward([(scan, _own(flat, i)) for i, scan in enumerate(scans)], ctx.parts, keep=True)
         ctx.save_for_backward(*flat, *(m.out for m in made), *(m.kept for m in made))
         ctx.set_materialize_grads(False)
         return tuple(result for m in made for result in m.results)
@@ -134,17 +135,27 @@ class _Node(torch.autograd.Function):
         scans, saved, left = ctx.scans, ctx.saved_tensors, list(gradients)
         count = len(scans)
         given = [tuple(left.pop(0) for _ in range(3 if scan.has_memory else 2)) for scan in scans]
-        flat, out, kept = saved[: 10 * count], saved[10 * count : 11 * count], saved[11 * count :]
-        tensors = [flat[i * 10 : i * 10 + 10] for i in range(count)]
-        wanted = [ctx.needs_input_grad[1 + i * 10 : 11 + i * 10] for i in range(count)]
-        if torch.is_grad_enabled():  # somebody will differentiate the gradient
-            found = [
-                differentiate_again(scan.by_equations, own, want, grad)
-                for scan, own, want, grad in zip(scans, tensors, wanted, given, strict=True)
-            ]
+        tensors = [_own(saved, i) for i in range(count)]
+        out, kept = saved[-2 * count : -count], saved[-count:]
+        wanted = [_own(ctx.needs_input_grad[1:], i) for i in range(count)]
+        found: Sequence[Sequence[Tensor | None]]
+        is_differentiated = torch.is_grad_enabled()
+        if is_differentiated or under_transform():  # the latter: many gradients at once, by is_grads_batched
+            with torch.enable_grad():
+                found = [
+                    differentiate_again(scan.by_equations, own, want, grad)
+                    for scan, own, want, grad in zip(scans, tensors, wanted, given, strict=True)
+                ]
+            if not is_differentiated:
+                found = [tuple(None if g is None else g.detach() for g in own) for own in found]
         else:
             found = backward(list(zip(scans, tensors, strict=True)), out, kept, ctx.parts, given, wanted)
         return (None, *(gradient for own in found for gradient in own))
+
+
+def _own(flat: Sequence[Any], i: int) -> tuple[Any, ...]:
+    """The ten entries of scan i."""
+    return tuple(flat[i * TENSORS : (i + 1) * TENSORS])
 
 
 @lru_cache(maxsize=256)
@@ -164,7 +175,9 @@ def kept_row(scan: Scan, tensors: Tensors) -> int:
 
 def forward(scans: Sequence[tuple[Scan, Tensors]], parts: int, *, keep: bool) -> list[Made]:
     """Run the scans; with `keep`, what backward needs is kept."""
-    made, described, held = [], [], []
+    made: list[Made] = []
+    described: list[tuple] = []
+    held: list[tuple] = []  # alive until the call is over
     x = scans[0][1][0]
     for scan, tensors in scans:
         steps, batch, _ = tensors[0].shape
@@ -178,7 +191,7 @@ def forward(scans: Sequence[tuple[Scan, Tensors]], parts: int, *, keep: bool) ->
             kept = x.new_empty(taken * kept_row(scan, tensors))
         made.append(Made(out, h_n, c_n, kept))
         tensors = _readable(tensors)
-        held.append(tensors)  # alive until the call is over
+        held.append(tensors)
         described.append(_describe(scan, tensors, parts, made[-1]))
     run = _native.forward_f64 if x.dtype == torch.float64 else _native.forward_f32
     run(described, torch.get_num_threads())
@@ -194,7 +207,10 @@ def backward(
     wanted: Sequence[Sequence[bool]],
 ) -> list[list[Tensor | None]]:
     """The gradients of each scan's ten tensors, None where they are not wanted; `given` are those of its results."""
-    described, gradients, held, found = [], [], [], []
+    described: list[tuple] = []
+    gradients: list[tuple] = []
+    held: list[tuple] = []  # alive until the call is over
+    found: list[list[Tensor | None]] = []
     x = scans[0][1][0]
     for (scan, tensors), out, keep, grads, want in zip(scans, outs, kept, given, wanted, strict=True):
         turned = () if scan.flat else _TURNED

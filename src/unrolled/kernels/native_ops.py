@@ -49,7 +49,8 @@ def _scan(
     kept = x.new_empty(_kept_size(scan, tensors) if keep else 0)
     if made.kept is not None:  # rows that end early leave the rest of it empty: its size may not depend on lengths
         kept[: made.kept.numel()] = made.kept
-    return made.out, made.h_n, x.new_empty(0) if made.c_n is None else made.c_n, kept
+    out, h_n, *c_n = made.results
+    return out, h_n, c_n[0] if c_n else x.new_empty(0), kept
 
 
 def _kept_size(scan: Scan, tensors: Tensors) -> int:

@@ -3,7 +3,8 @@
     python benchmarks/engine.py [--rounds 3]       about five minutes; writes results/engine.json
 
 Steps and sequences run without gradients; every row runs its candidates in turn, with a rest between them, and keeps
-medians; the rounds give the spread. Memory is the peak of the resident set in a fresh process, less what it was before the training step.
+medians; the rounds give the spread. Memory is the peak of the resident set in a fresh process, less what it was before
+the training step.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MEMORY = ((32, 100, 128, 128), (20, 35, 650, 650), (64, 100, 512, 512))
 
 
 def in_turn(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """Medians in microseconds. Between two candidates all rest: each has threads that spin for milliseconds after work."""
+    """Medians in microseconds. Between two candidates all rest: their threads spin for milliseconds after work."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds * len(calls) or len(times[next(iter(times))]) < 5:

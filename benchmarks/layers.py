@@ -124,6 +124,7 @@ def runners(row: Row) -> tuple[Callable[[], None], Callable[[], None]]:
 
 def peak(threads: int) -> float:
     """GFLOP/s of torch's 1024 x 1024 product: the best of many."""
+    torch.set_num_threads(threads)
     a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
     best = min(_timed(lambda: a @ b) for _ in range(30))
     return 2 * 1024**3 / best / 1e9
@@ -176,7 +177,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     peaks: dict[int, list[float]] = {count: [] for count in options.threads}
     for _ in range(options.rounds):
         for count in options.threads:
-            torch.set_num_threads(count)
             peaks[count].append(peak(count))
         for row in rows:
             found = measure(row, options.seconds)
@@ -185,7 +185,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             measured[row].append(found)
             share = "" if found["share"] is None else f"{found['share']:6.1%} of peak"
             print(
-                f"{row.threads} thr {row.mode:9} {'ragged' if row.ragged else 'dense ':6} {row.cell:10} {row.shape!s:20} "
+                f"{row.threads} thr {row.mode:9} {'ragged' if row.ragged else 'dense ':6} {row.cell:10} "
+                f"{row.shape!s:20} "
                 f"{found['ms']:9.3f} ms  torch {found['torch_ms']:9.3f} ms  x {found['ratio']:6.2f}  {share}",
                 flush=True,
             )

@@ -10,8 +10,29 @@ from harness import RESULTS, spread
 
 PAGE = Path(__file__).parent.parent / "docs" / "results.md"
 COMMANDS = {"slots": " FOLDER", "characters": " FILE", "scan": " FOLDER", "g2p": " [FILE]", "m4_hourly": " FOLDER"}
-ORDER = ("speakers", "tags", "slots", "characters", "poems", "copying", "scan", "g2p", "digits", "weather", "m4_hourly", "parity")
-HIDDEN = ("items", "sentences", "spans", "characters", "several_targets", "stopped_at_limit", "origins")  # counts, not scores
+ORDER = (
+    "speakers",
+    "tags",
+    "slots",
+    "characters",
+    "poems",
+    "copying",
+    "scan",
+    "g2p",
+    "digits",
+    "weather",
+    "m4_hourly",
+    "parity",
+)
+HIDDEN = (
+    "items",
+    "sentences",
+    "spans",
+    "characters",
+    "several_targets",
+    "stopped_at_limit",
+    "origins",
+)  # counts, not scores
 
 HEAD = """# Results
 

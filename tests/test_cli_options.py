@@ -35,7 +35,7 @@ def recipe_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def train_parameters() -> dict[str, inspect.Parameter]:
-    from unrolled.cli.app import train
+    from unrolled.cli.commands.learning import train
 
     return dict(inspect.signature(train).parameters)
 

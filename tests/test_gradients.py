@@ -10,7 +10,8 @@ from torch import nn
 
 import unrolled
 from unrolled.errors import RunError
-from unrolled.training.gradients import NonFinite, check_finite_loss, clip_gradients, first_non_finite
+from unrolled.insight import Found
+from unrolled.training.gradients import check_finite_loss, clip_gradients
 
 
 def parameters(*gradients):
@@ -95,73 +96,8 @@ def test_bad_row_step_and_layer_are_named():
         check_finite_loss(losses, 7, model=layer, rows=["a.csv:2", "a.csv:3", "a.csv:5", "a.csv:9"])
     with pytest.raises(RunError, match="row 0, 1, 2, 3, 4 and 3 more"):
         check_finite_loss(torch.full((8,), math.nan), 7)
-    with pytest.raises(RunError, match=r"first seen in rnn \(RNN\), layer 0, time step 4, row 2"):
-        check_finite_loss(torch.tensor(math.nan), 7, found=NonFinite("rnn", "RNN", 0, 4, 2))
-
-
-# --- where a forward pass left the finite numbers
-
-
-def exploding(layers: int = 1, **options) -> nn.Module:
-    """h grows by the factor 2: 2**128 is beyond float32."""
-    layer = unrolled.RNN(1, 1, num_layers=layers, nonlinearity="relu", bias=False, **options)
-    with torch.no_grad():
-        for name, parameter in layer.named_parameters():
-            parameter.fill_(2.0 if name.startswith("weight_hh") else 1.0)
-    return layer
-
-
-class Net(nn.Module):
-    def __init__(self, recurrent: nn.Module) -> None:
-        super().__init__()
-        self.recurrent = recurrent
-        self.head = nn.Linear(recurrent.hidden_size * (1 + recurrent.bidirectional), 2)
-
-    def forward(self, x, **keywords):
-        return self.head(self.recurrent(x, **keywords)[0])
-
-
-@pytest.mark.parametrize("batch_first", [False, True])
-def test_names_the_first_bad_step_and_layer(batch_first):
-    x = torch.zeros(3, 200, 1)
-    x[1, 0] = 1.0  # h_t = 2**t, and 2**128 is the first that overflows
-    x = x if batch_first else x.transpose(0, 1)
-    model = Net(exploding(batch_first=batch_first))
-    assert first_non_finite(model, x) == NonFinite("recurrent", "RNN", 0, 128, 1)
-    short = x[:, :100] if batch_first else x[:100]
-    assert first_non_finite(model, short) is None
-
-
-def test_lengths_and_resets_are_minded():
-    x = torch.zeros(2, 200, 1)
-    x[:, 0] = 1.0
-    layer = exploding(batch_first=True)
-    resets = torch.zeros(2, 200, dtype=torch.bool)
-    resets[1, 10] = True
-    assert first_non_finite(layer, x, lengths=[100, 200], resets=resets) is None
-    x[1, 10] = 1.0
-    found = first_non_finite(layer, x, lengths=[100, 200], resets=resets)
-    assert found == NonFinite("", "RNN", 0, 138, 1)
-    assert str(found) == "the model (RNN), layer 0, time step 138, row 1"
-
-
-def test_the_layer_of_a_stack_is_found():
-    layer = exploding(2, batch_first=True)
-    with torch.no_grad():
-        layer.weight_hh_l0.fill_(0.5)  # only the upper layer explodes
-    x = torch.zeros(1, 200, 1)
-    x[0, 0] = 1.0
-    found = first_non_finite(layer, x)
-    assert found is not None
-    assert found.layer == 1
-
-
-def test_other_modules_and_both_directions():
-    model = Net(exploding(batch_first=True, bidirectional=True))
-    x = torch.zeros(2, 200, 1)
-    x[1, 0] = 1.0
-    assert first_non_finite(model, x) == NonFinite("recurrent", "RNN", None, 128, 1)
-    with torch.no_grad():
-        model.head.weight.fill_(math.inf)
-    assert first_non_finite(model, x[:, :5]) == NonFinite("head", "Linear", None, None, None)
-    assert not any(module._forward_hooks for module in model.modules())
+    found = Found("not finite", "forward", "rnn", "h", math.inf, layer=0, direction=0, step=4, row=2)
+    with pytest.raises(
+        RunError, match="is nan at step 7; first not finite in the forward: h of rnn, layer 0, step 4, row 2"
+    ):
+        check_finite_loss(torch.tensor(math.nan), 7, found=found)

@@ -69,6 +69,39 @@ def test_a_broken_weight_is_named_before_anything_runs() -> None:
     assert (found.where, found.module, found.tensor, found.value) == ("parameter", "1", "weight_hh_l1", math.inf)
 
 
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_lengths_resets_layers_and_directions_are_minded(batch_first: bool) -> None:
+    """h_t = 2^t from a single 1: 2^128 is the first that overflows float32."""
+    layer = unrolled.RNN(1, 1, 2, nonlinearity="relu", bias=False, bidirectional=True, batch_first=batch_first)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            parameter.fill_(2.0 if name == "weight_hh_l1" else float("ih" in name))  # only the upper layer explodes
+    x = torch.zeros(2, 200, 1)
+    x[:, 0] = 1.0
+    resets = torch.zeros(2, 200, dtype=torch.bool)
+    resets[1, 10] = True
+
+    def found() -> Any:
+        given = x if batch_first else x.transpose(0, 1)
+        return find_non_finite(layer, given, lengths=[100, 200], resets=resets, limit=math.inf)
+
+    assert found() is None
+    x[1, 10] = 1.0
+    place = found()
+    assert (place.what, place.layer, place.direction, place.row) == ("not finite", 1, 0, 1)
+    assert place.step == 137  # both directions hand up 1 each: h = 2, 4, 8, … from step 10 on
+
+
+def test_a_model_without_recurrent_layers() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    assert find_non_finite(model, torch.ones(3, 2), losses=lambda out: out.sum(-1)) is None
+    with torch.no_grad():
+        model[0].weight.fill_(3e38)
+    found = find_non_finite(model, torch.full((3, 2), 9.0))
+    assert (found.where, found.module, found.value) == ("forward", "0", math.inf)  # type: ignore[union-attr]
+    assert not any(module._forward_hooks for module in model.modules())
+
+
 class Head(nn.Module):
     """A recurrent layer and what comes after it."""
 

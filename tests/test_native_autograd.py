@@ -13,8 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import unrolled
 from oracles.cases import CELLS, case, ours, randomise, split_state
 from oracles.compare import assert_bitwise, assert_near
-from oracles.native import GATES, Problem, arguments, run
+from oracles.native import GATES, Problem, arguments, by_native, run
 from unrolled.kernels import native, reference
+from unrolled.kernels.layer_calls import LayerCall
 
 EACH = pytest.mark.parametrize("cell", GATES)
 
@@ -29,7 +30,8 @@ def leaves(this: Problem) -> list[Tensor | None]:
 
 
 def results(this: Problem, tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
-    return native.together(this.name, [arguments(this, tensors)], recompute=this.recompute)[0]
+    positional, options = arguments(this, tensors)
+    return by_native(this)(*positional, **options)
 
 
 # Recomputation
@@ -215,7 +217,7 @@ def test_fake_tensors_have_the_shapes(cell: str) -> None:
         positional, options = arguments(this, tensors)
         for name in ("lengths", "resets"):
             options[name] = mode.from_tensor(options[name])
-        outs = native.together(this.name, [(positional, options)], recompute=False)[0]
+        outs = getattr(native, this.name)(*positional, **options)
         wanted = [t for t in tensors if t is not None]
         gradients = torch.autograd.grad([out.sum() for out in outs], wanted)
     real = run(this, native)
@@ -264,27 +266,64 @@ def test_half_precision_by_conversion(cell: str, dtype: torch.dtype) -> None:
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in half.parameters())
 
 
-def test_both_directions_side_by_side_are_each_alone() -> None:
-    """Two scans in one call: results and gradients as one after the other, on one thread and on two."""
-    for cell in GATES:
-        scans = [problem(cell), problem(cell, reverse=True)]
-        want = [run(this, native) for this in scans]
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            try:
-                tensors = [leaves(this) for this in scans]
-                calls = [arguments(this, own) for this, own in zip(scans, tensors, strict=True)]
-                outs = native.together(scans[0].name, calls, recompute=False)
-                flat = [out for own in outs for out in own]
-                seeds = [g for this, own in zip(scans, outs, strict=True) for g in this.seeds(own)]
-                wanted = [t for own in tensors for t in own if t is not None]
-                gradients = iter(torch.autograd.grad(flat, wanted, seeds))
-            finally:
-                torch.set_num_threads(1)
-            for own, out, exact in zip(tensors, outs, want, strict=True):
-                found = [*out, *(next(gradients) for t in own if t is not None)]
-                for a, b in zip(found, exact, strict=True):
-                    assert_near(a, b, ulps=8)
+def layer_call(this: Problem, tensors: Sequence[Any]) -> LayerCall:
+    """The same scan as a layer hands it over: weights as torch lays them out."""
+    x, h, c, W, U, b, b_h, V, *restart = tensors
+    weights = (W.mT.flatten(0, 1), U.mT.flatten(0, 1), b.flatten(), b_h.flatten(), None if V is None else V.mT)
+    options = this.options()
+    state = (h, c) if this.name == "lstm_scan" else (h,)
+    fresh = tuple(t for t in restart if t is not None)
+    return LayerCall(x, state, weights, fresh, options["lengths"], options["resets"], this.reverse)
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "rnn_tanh": {"nonlinearity": "tanh"}, "rnn_relu": {"nonlinearity": "relu"}, "lstm": {}, "lstm_projected": {},
+    "gru_after": {"reset_after": True}, "gru_before": {"reset_after": False},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@EACH
+def test_both_directions_side_by_side_are_each_alone(cell: str, recompute: bool) -> None:
+    """Two layers in one call, by torch's own layout: as two scans one after the other, on any number of threads."""
+    scans = [problem(cell, recompute=recompute), problem(cell, recompute=recompute, reverse=True)]
+    want = [run(this, native) for this in scans]
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        try:
+            tensors = [leaves(this) for this in scans]
+            calls = [layer_call(this, own) for this, own in zip(scans, tensors, strict=True)]
+            outs = native.run_layers(scans[0].name, calls, VARIANTS[cell], recompute=recompute)
+            flat = [out for own in outs for out in own]
+            seeds = [g for this, own in zip(scans, outs, strict=True) for g in this.seeds(own)]
+            gradients = iter(torch.autograd.grad(flat, [t for own in tensors for t in own if t is not None], seeds))
+        finally:
+            torch.set_num_threads(1)
+        for own, out, exact in zip(tensors, outs, want, strict=True):
+            found = [*out, *(next(gradients) for t in own if t is not None)]
+            for a, b in zip(found, exact, strict=True):
+                assert_near(a, b, ulps=8)
+
+
+@EACH
+def test_no_state_is_a_state_of_zeros(cell: str) -> None:
+    this = problem(cell, has_restart=False)
+    found = []
+    for zeros in (False, True):
+        tensors = leaves(this)
+        for k in (1, 2):
+            if tensors[k] is not None:
+                tensors[k] = torch.zeros_like(tensors[k]) if zeros else None  # type: ignore[arg-type]
+        call = layer_call(this, tensors)
+        if not zeros:
+            call = call._replace(state=(None, None) if this.name == "lstm_scan" else (None,))
+        outs = native.run_layers(this.name, [call], VARIANTS[cell], recompute=False)[0]
+        wanted = [t for t in tensors if t is not None and t.requires_grad]
+        found.append([*outs, *torch.autograd.grad(outs, wanted, this.seeds(outs), retain_graph=True)])
+        first = torch.autograd.grad(outs, wanted, this.seeds(outs), create_graph=True)
+        found[-1] += torch.autograd.grad(sum(g.square().sum() for g in first), wanted)
+    for got, exact in zip(*found, strict=True):
+        assert_bitwise(got, exact)
 
 
 def test_the_second_derivative_is_that_of_the_equations() -> None:

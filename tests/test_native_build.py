@@ -44,6 +44,20 @@ def test_without_a_compiler_it_fails_where_the_engine_is_required(tmp_path: Path
     assert "UNROLLED_REQUIRE_NATIVE is set and no C++ compiler was found (g++ or clang++)" in text
 
 
+def test_a_name_that_python_was_built_with_is_no_compiler(tmp_path: Path) -> None:
+    done = configure(tmp_path / "build", path=str(tmp_path), CXX="g++ -pthread")
+    assert done.returncode == 0, done.stderr
+    assert "no C++ compiler was found" in done.stderr
+
+
+def test_another_compiler_serves_where_the_one_of_python_is_not(tmp_path: Path) -> None:
+    here = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    assert here, "the tests need a C++ compiler"
+    done = configure(tmp_path / "build", path=f"{Path(here).parent}:{os.environ['PATH']}", CXX="nobody-has-c++")
+    assert "CXX compiler identification is" in done.stdout
+    assert "no C++ compiler" not in done.stderr
+
+
 @pytest.mark.parametrize("value", ["", "0"])
 def test_a_requirement_of_nothing_requires_nothing(tmp_path: Path, value: str) -> None:
     assert configure(tmp_path / "build", path=str(tmp_path), UNROLLED_REQUIRE_NATIVE=value).returncode == 0

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from oracles import native_address as address
 from oracles.compare import assert_bitwise, assert_near
-from oracles.native import GATES, Problem, arguments, labels, run
+from oracles.native import GATES, NAMES, Problem, arguments, labels, run
 from unrolled import _native
-from unrolled.kernels import native, native_calls
-from unrolled.kernels.native_calls import CELLS, NAMES, Made, Scan
+from unrolled.kernels import native
 
 NAN = float("nan")
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
@@ -143,12 +143,6 @@ class Guarded:
             assert not (is_full and block[~edge].isnan().any()), "something was not written"
 
 
-def described(this: Problem) -> tuple[Scan, tuple[Tensor | None, ...]]:
-    options = this.options()
-    scan = Scan(CELLS.index(this.cell), options["lengths"], options["resets"], this.reverse, this.recompute)
-    return scan, tuple(this.tensors())
-
-
 @DTYPES
 @pytest.mark.parametrize("threads", [1, 2])
 @EACH
@@ -156,31 +150,28 @@ def test_nothing_is_written_outside(cell: str, threads: int, dtype: torch.dtype)
     kind = "f64" if dtype == torch.float64 else "f32"
     for batch, reverse, recompute in ((5, False, False), (9, True, True), (1, True, False)):
         this = replace(problem(cell, dtype, reverse=reverse, recompute=recompute), batch=batch)
-        scan, tensors = described(this)
+        tensors, options = this.tensors(), this.options()
         before = [None if t is None else t.clone() for t in tensors]
         guard, parts = Guarded(dtype), _native.choose_parts(batch, threads)
-        kept = guard.flat(int(this.options()["lengths"].sum()) * native_calls.kept_row(scan, tensors))
-        c_n = guard.flat(batch, this.hidden) if scan.has_memory else None
-        made = Made(guard.rows(this.steps, batch, this.state), guard.flat(batch, this.state), c_n, kept)
-        tuple_ = native_calls._describe(scan, tensors, parts, made)
-        getattr(_native, f"forward_{kind}")([tuple_], threads)
+        kept = guard.flat(address.kept_size(this))
+        results = [guard.rows(this.steps, batch, this.state), guard.flat(batch, this.state)]
+        if this.name == "lstm_scan":
+            results.append(guard.flat(batch, this.hidden))
+        scan = address.scan(this, tensors, options, results, kept, parts)
+        getattr(_native, f"forward_{kind}")([scan], threads)
         guard.check(is_full=False)  # the lanes between the kept blocks stay as they were
         want = run(this, native)
-        for got, exact in zip(made.results, want, strict=False):
+        for got, exact in zip(results, want, strict=False):
             assert_bitwise(got, exact)
 
-        grads = this.seeds(list(made.results))
-        own = [
-            None if t is None else guard.flat(*native_calls._empty_gradient(name, t).shape)
-            for name, t in zip(NAMES, tensors, strict=True)
-        ]
+        shapes = [None if t is None else (t.mT if address.turned(k) else t).shape for k, t in enumerate(tensors)]
+        own = [None if shape is None else guard.flat(*shape) for shape in shapes]
         own[0] = guard.rows(this.steps, batch, this.width)
-        back = native_calls._describe_gradients(tuple(grads), own)
-        getattr(_native, f"backward_{kind}")([tuple_], [back], threads)
+        back = address.gradients(this.seeds(results), own)
+        getattr(_native, f"backward_{kind}")([scan], [back], threads)
         guard.check(is_full=False)
-        found = [native_calls._turned(n, g) for n, g in zip(NAMES, own, strict=True) if g is not None]
-        for got, exact in zip(found, want[len(made.results) :], strict=True):
-            assert not got.isnan().any()
+        found = [g.mT if address.turned(k) else g for k, g in enumerate(own) if g is not None]
+        for got, exact in zip(found, want[len(results) :], strict=True):
             assert_near(got, exact, ulps=8)
         for tensor, old in zip(tensors, before, strict=True):
             if tensor is not None and old is not None:
@@ -203,16 +194,15 @@ def test_the_guard_itself_can_fail() -> None:
 # Hostile arguments of the address interface
 
 
-def call() -> tuple[tuple[int, ...], tuple[int, ...], list[Any]]:
+def call() -> tuple[tuple[Any, ...], tuple[Any, ...], list[Any]]:
     """A scan and its gradients as the engine takes them, and what keeps their memory alive."""
     this = problem("lstm")
-    scan, tensors = described(this)
-    kept = torch.empty(int(this.options()["lengths"].sum()) * native_calls.kept_row(scan, tensors), dtype=torch.float64)
-    made = Made(torch.empty(6, 5, 9).double(), torch.empty(5, 9).double(), torch.empty(5, 9).double(), kept)
-    own: list[Tensor | None] = [None] * 10
-    grads = tuple(torch.zeros_like(r) for r in made.results)
-    tuple_ = native_calls._describe(scan, tensors, 1, made)
-    return tuple_, native_calls._describe_gradients(grads, own), [scan, tensors, made, grads]
+    tensors, options = this.tensors(), this.options()
+    kept = torch.empty(address.kept_size(this), dtype=torch.float64)
+    results = [torch.empty(*shape, dtype=torch.float64) for shape in ((6, 5, 9), (5, 9), (5, 9))]
+    grads = [torch.zeros_like(r) for r in results]
+    scan = address.scan(this, tensors, options, results, kept, 1)
+    return scan, address.gradients(grads, [None] * 10), [tensors, options, results, kept, grads]
 
 
 def test_tuples_of_the_wrong_form() -> None:

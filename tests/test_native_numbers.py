@@ -104,7 +104,8 @@ def test_a_nan_stays_in_its_row_and_is_not_lost(cell: str, dtype: torch.dtype) -
     assert_bitwise(out[:2], clean[0][:2])
     assert_bitwise(h[others], clean[1][others])
     assert_bitwise(gradient_of_x[:, others], clean[labels(this).index("gradient of x")][:, others])
-    assert gradient_of_x[:, 4].isnan().any()
+    if cell != "rnn_relu":  # whose slope is 0 or 1 whatever comes in
+        assert gradient_of_x[:, 4].isnan().any()
 
 
 @pytest.mark.parametrize("size", [20.0, 90.0, 800.0, 1e6, 1e30, float("inf")])

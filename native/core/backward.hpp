@@ -28,10 +28,9 @@ void first_pointwise(const Sizes<C, T>& n, Index rows, Index v0, Index v1, const
                 memory = load(c[r] + at);
                 dmemory = load(dc + r * n.v + at);
             }
-            for (int b = 0; b < C::gradients; ++b)  // the second product's are there already
-                if (C::second && b >= C::from_second.first) made[b] = load(d + r * n.d + b * n.Hp + at);
             C::template backward<T>(grown, through, kept, before, memory, dmemory, made, rest);
-            for (int b = 0; b < C::gradients; ++b) store(d + r * n.d + b * n.Hp + at, made[b]);
+            for (int b = 0; b < C::gradients; ++b)  // the second product's are there already, and others are reading them
+                if (!C::second || b < C::from_second.first) store(d + r * n.d + b * n.Hp + at, made[b]);
             if constexpr (C::has_memory) store(dc + r * n.v + at, dmemory);
             if constexpr (C::mixes_state) store(dh + r * n.h + at, rest);
         }

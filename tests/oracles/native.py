@@ -1,6 +1,6 @@
 """Problems for the native engine, and a program that runs them on one target.
 
-Axes     as in `unrolled.kernels`. The ten tensors of a scan stand in the order of `native_calls.NAMES`.
+Axes     as in `unrolled.kernels`. The ten tensors of a scan stand in the order of NAMES.
 
 UNROLLED_ISA is read once in a process, so each target needs a process of its own: `python -m oracles.native FILE` runs
 every problem and writes its results and gradients as FILE (npz). The test computes the truth once, for all targets.
@@ -9,7 +9,7 @@ every problem and writes its results and gradients as FILE (npz). The test compu
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from unrolled import _native
-from unrolled.kernels import native
-from unrolled.kernels.native_calls import CELLS, NAMES
+from unrolled.kernels import choose, native
 
 SIZES = (1, 7, 8, 9, 15, 16, 17, 31, 33, 64)  # on both sides of every number of lanes
+NAMES = ("x", "h", "c", "W", "U", "b", "b_h", "V", "restart_h", "restart_c")
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "lstm_projected": 4, "gru_after": 3, "gru_before": 3}
 CORNERS: tuple[dict[str, Any], ...] = (
     {"steps": 0}, {"batch": 0}, {"steps": 1, "batch": 1, "width": 1}, {"steps": 70, "dtype": torch.float32},
@@ -109,15 +109,19 @@ def arguments(problem: Problem, tensors: Sequence[Tensor | None]) -> tuple[tuple
     return (x, h, *weights), options | {"nonlinearity": problem.cell[4:]}
 
 
+def by_native(problem: Problem) -> Callable[..., tuple[Tensor, ...]]:
+    """The engine's scan that keeps what the problem says."""
+    memory = "recompute" if problem.recompute else "store"
+    return choose(problem.name, torch.zeros(1, 1, 1, dtype=problem.dtype), backend="native", memory=memory).run
+
+
 def run(problem: Problem, engine: ModuleType, tensors: Sequence[Tensor | None] | None = None) -> list[Tensor]:
     """The results of an engine, then the gradient of every tensor there is."""
     given = problem.tensors() if tensors is None else tensors
     leaves = [None if t is None else t.detach().requires_grad_() for t in given]
     positional, options = arguments(problem, leaves)
-    if engine is native:
-        results = native.together(problem.name, [(positional, options)], recompute=problem.recompute)[0]
-    else:
-        results = getattr(engine, problem.name)(*positional, **options)
+    scan = by_native(problem) if engine is native else getattr(engine, problem.name)
+    results = scan(*positional, **options)
     wanted = [t for t in leaves if t is not None]
     gradients = torch.autograd.grad(results, wanted, problem.seeds(results), materialize_grads=True, allow_unused=True)
     return [*(r.detach() for r in results), *gradients]
@@ -133,7 +137,7 @@ def problems() -> list[Problem]:
     """Every cell in both precisions, at sizes that differ per axis, with every option on and off."""
     made = []
     batches = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 33]
-    for number, cell in enumerate(CELLS):
+    for number, cell in enumerate(GATES):
         for k, hidden in enumerate(SIZES):
             for j, dtype in enumerate((torch.float32, torch.float64)):
                 index = (2 * k + j + 7 * number) % 20

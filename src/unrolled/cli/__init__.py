@@ -1,8 +1,10 @@
 """The command `unrolled`.
 
-    app       the commands and what their help says
+    app       which commands there are
+    commands  their arguments and what their help says
+    guard     how errors become exit codes
     options   one option for each field of the recipe
-    jobs      train, evaluate, predict, generate: what the commands do
+    jobs      train, evaluate, predict, generate: what the commands do; translation, forecasting, compare, … likewise
     inputs    what `predict` reads: arguments, a file, standard input
     show      progress, tables, notes
     doctor    versions, devices, engines

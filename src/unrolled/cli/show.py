@@ -96,7 +96,8 @@ class Watch:
         if done >= epochs:
             self.note(f"all {done} epochs are done; train longer with --epochs {2 * done}")
             return
-        self.note(f"{parameters:,} parameters, {steps:,} steps an epoch, at most {epochs} epochs")
+        each = "1 step" if steps == 1 else f"{steps:,} steps"
+        self.note(f"{parameters:,} parameters, {each} an epoch, at most {epochs} epochs")
         if self.console.is_terminal:
             self._bar = _bar(self.console)
             self._task = self._bar.add_task(

@@ -103,8 +103,8 @@ def begun_at(series: Series, start: int) -> Series:
     def padded(values: np.ndarray) -> np.ndarray:
         return np.concatenate([np.full((steps, *values.shape[1:]), np.nan), values])
 
-    parts = {name: padded(getattr(series, name)) for name in ("target", "known", "past")}
-    return replace(series, start=start, begin=series.begin + steps, **parts)
+    target, known, past = (padded(values) for values in (series.target, series.known, series.past))
+    return replace(series, start=start, begin=series.begin + steps, target=target, known=known, past=past)
 
 
 def fill_forward(values: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Decoding: from a model's scores to tokens, tags and answers, written once over NumPy arrays. Imports no torch."""
 
-from unrolled.decoding.answers import likelihood, log_softmax, one_label, tagged
+from unrolled.decoding.answers import answer_each, likelihood, log_softmax, one_label, tagged
 from unrolled.decoding.beam import beam_search, coverage_penalty, length_penalty
 from unrolled.decoding.filters import apply_temperature, keep_top_k, keep_top_p, softmax
 from unrolled.decoding.sampling import greedy, sample
@@ -17,6 +17,7 @@ __all__ = [
     "Path",
     "Search",
     "allowed_spans",
+    "answer_each",
     "apply_temperature",
     "beam_search",
     "bio_allowed",

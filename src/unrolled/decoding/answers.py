@@ -5,12 +5,37 @@ Axes     C classes, N tokens. NumPy only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["likelihood", "log_softmax", "one_label", "tagged"]
+from unrolled.errors import RunError, expected
+
+__all__ = ["answer_each", "likelihood", "log_softmax", "one_label", "tagged"]
+
+
+AT_A_TIME = 256  # inputs that are taken from an iterator before answers are given
+
+
+def answer_each(
+    inputs: Iterable[Any], item: Callable[[Any, str], Any], answer: Callable[[list[Any]], Iterable[dict[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    """Answers in the order of the inputs, holding few at a time; `item` makes an item of an input and its name.
+
+    Raises:
+        RunError: the inputs are one text.
+    """
+    if isinstance(inputs, str):
+        raise RunError(expected("inputs", "a list of texts", "one text", "Write predict([text])."))
+    waiting = []
+    for number, given in enumerate(inputs, start=1):
+        waiting.append(item(given, f"input {number}"))
+        if len(waiting) == AT_A_TIME:
+            yield from answer(waiting)
+            waiting = []
+    if waiting:
+        yield from answer(waiting)
 
 
 def log_softmax(scores: Any) -> np.ndarray:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unrolled.insight.cells import is_recurrent
 from unrolled.insight.stepping import Track, as_numbers, copied, record
 
 __all__ = ["Found", "find_non_finite"]
@@ -63,6 +64,7 @@ def find_non_finite(
     """The first number that is not finite when model(*args, **kwargs) runs, or else the first state beyond `limit`.
 
     Args:
+        model: any; of its recurrent layers (ours and torch.nn's) each step is looked at, of other modules the output.
         losses: from the model's output to losses of any shape: their values and their gradients are searched too.
         limit: a state whose absolute value passes it is reported as large, where everything is finite.
         anomaly: where something is not finite, run forward and backward once more with autograd's anomaly recording,
@@ -89,24 +91,33 @@ def _parameters(model: nn.Module) -> Found | None:
 def _forward(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float, losses: Losses | None
 ) -> Found | None:
-    recording = record(model, *args, dtype=None, **kwargs)
+    tracks, result = _run(model, args, kwargs)
     large = None
-    for track in recording.tracks:
+    for track in tracks:
         found = _in_track(track, limit)
         if found is not None and found.what == "not finite":
             return found
         large = large or found
-    output = next(_bad(recording.output), None)
+    output = next(_bad(result), None)
     if output is not None:
         return _named_module(model, args, kwargs) or Found("not finite", "forward", "", "output", output)
     if losses is not None:
-        values = losses(recording.output)
+        values = losses(result)
         bad = (~values.isfinite()).nonzero()
         if len(bad):
             row, step = (*bad[0].tolist(), None, None)[:2]
             value = float(values[tuple(bad[0].tolist())])
             return Found("not finite", "loss", "", "loss", value, row=row, step=step)
     return large
+
+
+def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Track], Any]:
+    """The tracks of the recurrent layers, none where there are no such layers, and what the model gives back."""
+    if any(is_recurrent(module) for module in model.modules()):
+        recording = record(model, *args, dtype=None, **kwargs)
+        return recording.tracks, recording.output
+    args, kwargs = as_numbers((args, kwargs), None)
+    return [], copied(model, None)(*args, **kwargs)
 
 
 def _in_track(track: Track, limit: float) -> Found | None:
@@ -180,12 +191,12 @@ def _named_module(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
 
 def _gradient(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], losses: Losses) -> Found | None:
     """The first bad gradient of a state on the way back, else of a parameter."""
-    recording = record(model, *args, dtype=None, **kwargs)
-    nodes = [(track, number, track.after[number][0]) for track in recording.tracks for number in range(len(track.x))]
-    total = losses(recording.output).sum()
+    tracks, output = _run(model, args, kwargs)
+    nodes = [(track, number, track.after[number][0]) for track in tracks for number in range(len(track.x))]
+    total = losses(output).sum()
     if not total.requires_grad:
         return None
-    gradients = torch.autograd.grad(total, [node for _, _, node in nodes], allow_unused=True)
+    gradients = torch.autograd.grad(total, [node for _, _, node in nodes], allow_unused=True) if nodes else ()
     for (track, number, _), gradient in zip(reversed(nodes), reversed(gradients), strict=True):
         rows = torch.zeros(0) if gradient is None else (~gradient.isfinite()).any(-1)
         if gradient is not None and rows.any():

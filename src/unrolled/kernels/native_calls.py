@@ -170,11 +170,12 @@ def parts_of(batch: int, scans: int = 1, threads: int | None = None) -> int:
 
 def kept_row(scan: Scan, tensors: Tensors) -> int:
     """How many numbers a step of one row keeps for backward."""
-    return _kept_row(scan.cell, *scan.sizes(tensors), scan.recompute, tensors[0].dtype == torch.float64)
+    hidden, state = map(int, scan.sizes(tensors))  # a compiler's symbols become the numbers that they stand for
+    return _kept_row(scan.cell, hidden, state, scan.recompute, tensors[0].dtype == torch.float64)
 
 
-def forward(scans: Sequence[tuple[Scan, Tensors]], parts: int, *, keep: bool) -> list[Made]:
-    """Run the scans; with `keep`, what backward needs is kept."""
+def forward(scans: Sequence[tuple[Scan, Tensors]], parts: int, *, keep: bool, room: Tensor | None = None) -> list[Made]:
+    """Run the scans; with `keep`, what backward needs is kept, in `room` where one is given."""
     made: list[Made] = []
     described: list[tuple] = []
     held: list[tuple] = []  # alive until the call is over
@@ -185,8 +186,10 @@ def forward(scans: Sequence[tuple[Scan, Tensors]], parts: int, *, keep: bool) ->
         out = x.new_empty(steps, batch, state)
         h_n = x.new_empty(batch, state)
         c_n = x.new_empty(batch, hidden) if scan.has_memory else None
-        kept = None
-        if keep:
+        kept: Tensor | None = None
+        if keep and room is not None:
+            kept = room
+        elif keep:
             taken = steps * batch if scan.lengths is None else int(scan.lengths.sum())
             kept = x.new_empty(taken * kept_row(scan, tensors))
         made.append(Made(out, h_n, c_n, kept))

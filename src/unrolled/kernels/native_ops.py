@@ -45,10 +45,9 @@ def _scan(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     tensors = (x, h, c, W, U, b, b_h, V, restart_h, restart_c)
     scan = Scan(cell, lengths, resets, reverse, recompute)
-    (made,) = native_calls.forward([(scan, tensors)], parts_of(x.shape[1], threads=threads), keep=keep)
-    kept = x.new_empty(_kept_size(scan, tensors) if keep else 0)
-    if made.kept is not None:  # rows that end early leave the rest of it empty: its size may not depend on lengths
-        kept[: made.kept.numel()] = made.kept
+    # As large as without lengths, because a compiler must know the size, and zero where nothing is written.
+    kept = x.new_zeros(_kept_size(scan, tensors) if keep else 0)
+    (made,) = native_calls.forward([(scan, tensors)], parts_of(x.shape[1], threads=threads), keep=keep, room=kept)
     out, h_n, *c_n = made.results
     return out, h_n, c_n[0] if c_n else x.new_empty(0), kept
 

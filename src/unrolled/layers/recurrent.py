@@ -207,8 +207,8 @@ class Recurrent(nn.Module):
             if self.dropout and self.training and layer < self.num_layers - 1:
                 x = nn.functional.dropout(x, self.dropout, training=True)
         ends = zip(*finals, strict=True)
-        state = tuple([part[0].unsqueeze(0) if len(part) == 1 else torch.stack(part) for part in ends])
-        return inputs.write(self, x, state, call)
+        last = tuple([part[0].unsqueeze(0) if len(part) == 1 else torch.stack(part) for part in ends])
+        return inputs.write(self, x, last, call)
 
     def _scan(self, x: Tensor, state: tuple[Any, ...], layer: int, call: inputs.Call) -> list[tuple[Tensor, ...]]:
         """The output and the final state of each direction of one layer."""

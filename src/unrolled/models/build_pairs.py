@@ -10,8 +10,8 @@ from unrolled.models.attention import ATTENTIONS
 from unrolled.models.bridge import BRIDGES
 from unrolled.models.build import CELLS
 from unrolled.models.encoder_decoder import EncoderDecoder, VectorEncoder
-from unrolled.models.inputs import FeatureInput, TokenInput
-from unrolled.models.parts import Inputs, width_of
+from unrolled.models.inputs import SOURCE, FeatureInput, TokenInput, source_inputs
+from unrolled.models.parts import width_of
 
 __all__ = ["build_encoder_decoder"]
 
@@ -64,12 +64,7 @@ def build_encoder_decoder(
     """
     given = dict(locals())
     _check(given)
-    inputs: Inputs
-    if channels is not None:
-        inputs = FeatureInput(channels, dropout=input_dropout, noise=feature_noise)
-    else:
-        assert vocabulary is not None
-        inputs = TokenInput(vocabulary, embedding, dropout=input_dropout, word_dropout=word_dropout, unknown=unknown)
+    inputs = source_inputs(**{name: given[name] for name in SOURCE})
     encoder: Any
     if vector:
         assert isinstance(inputs, FeatureInput)
@@ -111,9 +106,6 @@ def _check(given: dict[str, Any]) -> None:
     ):
         if value not in choices:
             raise RecipeError(expected(name, "one of " + ", ".join(choices), repr(value)))
-    if (given["vocabulary"] is None) == (given["channels"] is None):
-        found = "neither" if given["vocabulary"] is None else "both"
-        raise RecipeError(expected("vocabulary", "either it, for tokens, or channels, for features", found))
     if given["vector"] and given["channels"] is None:
         raise RecipeError(expected("channels", "how many numbers the vector has", "none"))
     if given["dropout"] and max(given["layers"], given["decoder_layers"] or given["layers"]) == 1:

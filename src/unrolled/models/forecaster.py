@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unrolled.decoding.calibration import memory_shapes
 from unrolled.errors import ShapeError, expected
 from unrolled.models.parts import check_rate, width_of
 
@@ -57,10 +58,12 @@ class Forecaster(nn.Module):
         past: how many past covariates are kept of each series.
         skip: add a straight line from the inputs to the output.
         dropout: share of the recurrent output set to 0 while training.
+        follow: steps of the horizon and quantile levels, where an adaptive calibration follows each series; None: none.
 
     The buffers `memory_*` hold where each series was left, so that a saved model goes on without the history:
     recent (series, memory), past (series, P), place and scale (series,), time (series,) int64, and the recurrent
-    state h, c (series, layers, units), which has consumed all but the newest value.
+    state h, c (series, layers, units), which has consumed all but the newest value; with `follow`, what
+    `decoding.calibration.memory_shapes` says.
     """
 
     memory_recent: Tensor
@@ -83,6 +86,7 @@ class Forecaster(nn.Module):
         past: int = 0,
         skip: bool = True,
         dropout: float = 0.0,
+        follow: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
         _check_fit(recurrent, inputs + embedding)
@@ -101,6 +105,7 @@ class Forecaster(nn.Module):
         kept = {"recent": (memory,), "past": (past,), "place": (), "scale": ()}
         states = dict(zip(recurrent.STATES, recurrent.state_sizes, strict=True))
         kept |= {name: (recurrent.num_layers, size) for name, size in states.items()}
+        kept |= memory_shapes(*follow) if follow is not None else {}
         for name, shape in kept.items():
             self.register_buffer(f"memory_{name}", torch.zeros(series, *shape))
         self.register_buffer("memory_time", torch.zeros(series, dtype=torch.int64))

@@ -17,11 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unrolled.errors import DtypeError, ShapeError, expected
+from unrolled.errors import DtypeError, RecipeError, ShapeError, expected
 from unrolled.layers import LSTM, final_state
 from unrolled.models.parts import Batch, Inputs, check_rate
 
-__all__ = ["CharacterInput", "FeatureInput", "TokenInput"]
+# What `source_inputs` takes, for builders with more keywords than these.
+SOURCE = ("vocabulary", "channels", "embedding", "input_dropout", "word_dropout", "unknown", "feature_noise")
+
+__all__ = ["SOURCE", "CharacterInput", "FeatureInput", "TokenInput", "source_inputs"]
 
 
 class TokenInput(Inputs):
@@ -191,3 +194,26 @@ def _check_ids(name: str, ids: Tensor, vocabulary: int, *, axes: int) -> None:
         raise ValueError(
             expected(name, f"ids from 0 to {vocabulary - 1}", found, "Is this the vocabulary of the model?")
         )
+
+
+def source_inputs(
+    *,
+    vocabulary: int | None,
+    channels: int | None,
+    embedding: int,
+    input_dropout: float,
+    word_dropout: float,
+    unknown: int | None,
+    feature_noise: float,
+) -> TokenInput | FeatureInput:
+    """What an encoder reads: tokens, or rows of features.
+
+    Raises:
+        RecipeError: both or neither of `vocabulary` and `channels`.
+    """
+    if channels is not None and vocabulary is None:
+        return FeatureInput(channels, dropout=input_dropout, noise=feature_noise)
+    if channels is None and vocabulary is not None:
+        return TokenInput(vocabulary, embedding, dropout=input_dropout, word_dropout=word_dropout, unknown=unknown)
+    found = "neither" if vocabulary is None else "both"
+    raise RecipeError(expected("vocabulary", "either it, for tokens, or channels, for features", found))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from unrolled.errors import RecipeError, expected
 from unrolled.models.attention import masked_weights
 from unrolled.models.encoder_decoder import Decoded, DecoderState, EncoderDecoder, Source
-from unrolled.models.inputs import FeatureInput, TokenInput
+from unrolled.models.inputs import SOURCE, TokenInput, source_inputs
 from unrolled.models.parts import Batch, Inputs, check_rate, lengths_of, valid_steps
 from unrolled.models.transformer import Transformer, before, sinusoids
 
@@ -159,17 +159,10 @@ def build_pair_transformer(
     Raises:
         RecipeError: both or neither of `vocabulary` and `channels`, or heads that do not divide the hidden size.
     """
-    if (vocabulary is None) == (channels is None):
-        found = "neither" if vocabulary is None else "both"
-        raise RecipeError(expected("vocabulary", "either it, for tokens, or channels, for features", found))
+    given = dict(locals())
+    inputs = source_inputs(**{name: given[name] for name in SOURCE})
     if hidden % heads:
         raise RecipeError(expected("hidden", f"a multiple of heads = {heads}", hidden))
-    inputs: Inputs
-    if channels is not None:
-        inputs = FeatureInput(channels, dropout=input_dropout, noise=feature_noise)
-    else:
-        assert vocabulary is not None
-        inputs = TokenInput(vocabulary, embedding, dropout=input_dropout, word_dropout=word_dropout, unknown=unknown)
     encoder = Transformer(inputs.width, hidden, layers, heads=heads, feedforward=feedforward, dropout=dropout)
     target_inputs = TokenInput(target_vocabulary, embedding, dropout=input_dropout)
     sizes: dict[str, Any] = {"layers": decoder_layers or layers, "feedforward": feedforward}

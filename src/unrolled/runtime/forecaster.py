@@ -15,6 +15,7 @@ import numpy as np
 
 from unrolled.data.items import Dataset, Item
 from unrolled.data.reading import Reading
+from unrolled.decoding.calibration import memory_shapes
 from unrolled.errors import BundleError, expected
 from unrolled.runtime.forecasts import Forecasts, series_of
 from unrolled.runtime.heads import Linear
@@ -46,7 +47,10 @@ class Net:
         seen = layout.ahead if self.is_direct else layout.width
         skip = parts.get("skip", bool)
         self._skip = Linear(weights, "skip.", seen, layout.outputs, bias=False) if skip else None
-        self._memory = _memory(weights, count, plan, {name: (layers, hidden) for name in self.states})
+        kept = {name: (layers, hidden) for name in self.states}
+        if recipe.get("calibrate") == "adaptive" and layout.output != "point":
+            kept |= memory_shapes(plan.horizon, len(recipe["quantiles"]))
+        self._memory = _memory(weights, count, plan, kept)
 
     def read(
         self, inputs: np.ndarray, series: np.ndarray, state: State | None, lengths: np.ndarray | None = None

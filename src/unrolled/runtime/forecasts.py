@@ -145,7 +145,7 @@ class Forecasts:
             frame = self.plan.frame(series, ahead=ask.horizon)
             (found,) = forecast_from(network, self.plan, [frame], [len(series)], ask)
             return self._answer(series, found, ask)
-        left = go_on(network, self.plan, series, ask.horizon)
+        left = go_on(network, self.plan, series, ask.horizon, ask.paths)
         found = forecast_left(network, self.plan, left, ask)
         if keep_state:
             keep(network, left)

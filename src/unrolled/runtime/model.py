@@ -11,6 +11,7 @@ import numpy as np
 from unrolled.data.batching import batch_indices
 from unrolled.data.items import Item
 from unrolled.data.reading import Reading, Row
+from unrolled.decoding.answers import answer_each
 from unrolled.errors import BundleError, RunError, expected
 from unrolled.runtime.inputs import Features, Tokens, inputs_of
 from unrolled.runtime.recurrent import CELLS, Recurrent, Shape
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Body", "Model", "Parts"]
 
 ROWS_AT_A_TIME = 64  # of one call of the engine; results do not depend on it
-AT_A_TIME = 256  # inputs that are taken from an iterator before answers are given
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,7 @@ class Model:
 
     def predict_each(self, inputs: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """The same one by one, holding few inputs at a time."""
-        if isinstance(inputs, str):
-            raise RunError(expected("inputs", "a list of texts", "one text", "Write predict([text])."))
-        waiting: list[Item] = []
-        for number, given in enumerate(inputs, start=1):
-            waiting.append(self.item(given, f"input {number}"))
-            if len(waiting) == AT_A_TIME:
-                yield from self.answer(waiting)
-                waiting = []
-        if waiting:
-            yield from self.answer(waiting)
+        return answer_each(inputs, self.item, self.answer)
 
     def answer(self, items: Sequence[Item]) -> list[dict[str, Any]]:
         """One dict an item, in order."""

@@ -7,6 +7,7 @@ Variant  scaler = series: place and scale of a series are those of its training 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from unrolled.data.calendar import Frequency, calendar_features
 from unrolled.data.series import Series, SeriesScaler
+from unrolled.decoding.calibration import Calibration
 from unrolled.decoding.forecasting import Layout, lagged_windows
 from unrolled.errors import DataError, expected
 
@@ -56,6 +58,7 @@ class Plan:
     size: tuple[float, float]  # mean and deviation of the log scales
     known: tuple[str, ...]  # the names of the covariates
     past: tuple[str, ...]
+    calibration: Calibration | None = None  # of the intervals; None: as the network says them
 
     @property
     def counts(self) -> bool:
@@ -84,6 +87,10 @@ class Plan:
         """From units of the scale to the units of the data. Quantiles stay quantiles."""
         values = learnt * scale.scale + scale.place
         return np.exp(values) if self.log else values
+
+    def calibrated(self, found: np.ndarray, levels: Sequence[float], shift: np.ndarray | None = None) -> np.ndarray:
+        """(…, h, Q) quantiles in units of the scale, as calibrated."""
+        return found if self.calibration is None else self.calibration.apply(found, levels, shift)
 
     def calendar_of(self, series: Series, steps: int) -> np.ndarray:
         """(steps, C) from the first step of the series on."""
@@ -142,8 +149,10 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        plain = {name: value for name, value in vars(self).items() if name not in ("layout", "scaler", "frequency")}
+        parts = ("layout", "scaler", "frequency", "calibration")
+        plain = {name: value for name, value in vars(self).items() if name not in parts}
         plain |= {"frequency": [self.frequency.size, self.frequency.unit]}
+        plain["calibration"] = None if self.calibration is None else self.calibration.to_dict()
         return plain | {"layout": self.layout.to_dict(), "scaler": self.scaler.to_dict()}
 
     @classmethod
@@ -153,8 +162,20 @@ class Plan:
         parts["layout"] = Layout.from_dict(parts["layout"])
         parts["scaler"] = SeriesScaler.from_dict(parts["scaler"])
         parts["frequency"] = Frequency(*parts["frequency"])
+        calibration = parts.pop("calibration", None)
         parts = {name: tuple(value) if isinstance(value, list) else value for name, value in parts.items()}
-        return cls(**parts)
+        if calibration is not None:
+            parts["calibration"] = Calibration.from_dict(calibration)
+        return cls(**parts)._checked()
+
+    def _checked(self) -> Self:
+        """Itself, if its calibration is one of these series and this horizon."""
+        if self.calibration is not None:
+            wanted = self.horizon, len(self.scaler.ids)
+            found = len(self.calibration.offsets), len(self.calibration.until)
+            if found != wanted:
+                raise ValueError(expected("calibration", f"{wanted} (steps, series)", found))
+        return self
 
 
 def forward(values: np.ndarray, log: bool) -> np.ndarray:

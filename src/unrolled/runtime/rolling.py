@@ -17,12 +17,14 @@ import numpy as np
 from unrolled.data.batching import pad
 from unrolled.data.calendar import show_time
 from unrolled.data.series import Series
+from unrolled.decoding.calibration import Pending, moved_on
 from unrolled.decoding.forecasting import Layout, Origin, autoregress, direct, seasonal_values
 from unrolled.errors import DataError, RecipeError, expected
 from unrolled.runtime.plan import Frame, Plan, Scale
 
 __all__ = [
     "Ask",
+    "Follow",
     "Left",
     "Network",
     "forecast_from",
@@ -32,6 +34,7 @@ __all__ = [
     "kept_values",
     "next_time",
     "origins_of",
+    "raw_from",
     "remember",
 ]
 
@@ -80,9 +83,26 @@ def origins_of(series: Series, horizon: int, stride: int | None) -> list[int]:
 
 
 def forecast_from(
-    model: Network, plan: Plan, frames: Sequence[Frame], origins: Sequence[int], ask: Ask
+    model: Network,
+    plan: Plan,
+    frames: Sequence[Frame],
+    origins: Sequence[int],
+    ask: Ask,
+    shifts: Sequence[np.ndarray] | None = None,
 ) -> Iterator[np.ndarray]:
-    """(h, Q) for each pair of a frame and an origin, which is the number of steps that are known."""
+    """(h, Q) for each pair of a frame and an origin, which is the number of steps that are known.
+
+    Args:
+        shifts: (Q,) of the calibration at each origin; None: none.
+    """
+    for i, (scale, found) in enumerate(raw_from(model, plan, frames, origins, ask)):
+        yield plan.back(plan.calibrated(found, ask.levels, None if shifts is None else shifts[i]), scale)
+
+
+def raw_from(
+    model: Network, plan: Plan, frames: Sequence[Frame], origins: Sequence[int], ask: Ask
+) -> Iterator[tuple[Scale, np.ndarray]]:
+    """The scale of each forecast and, in its units, the quantiles (h, Q) as the network says them: not calibrated."""
     _check(model, plan, ask)
     rng = np.random.default_rng(ask.seed)
     at_a_time = max(1, ROWS_AT_A_TIME // _paths(plan, model, ask))
@@ -90,7 +110,8 @@ def forecast_from(
         some, places = frames[begin : begin + at_a_time], origins[begin : begin + at_a_time]
         scales = [plan.scale_of(f, max(0, o - plan.context), o) for f, o in zip(some, places, strict=True)]
         state = _read(model, plan, some, [max(0, o - plan.context) for o in places], places, scales)
-        yield from _from_state(model, plan, _origin(plan, some, places, scales, ask.horizon), scales, state, ask, rng)
+        found = _from_state(model, plan, _origin(plan, some, places, scales, ask.horizon), state, ask, rng)
+        yield from zip(scales, found, strict=True)
 
 
 def _read(
@@ -143,18 +164,14 @@ def _origin(
     return Origin(np.stack(recent), past, np.stack(side), plan.size_of(sizes), sizes)
 
 
-def _from_state(
-    model: Network, plan: Plan, origin: Origin, scales: Sequence[Scale], state: _State, ask: Ask, rng: Any
-) -> Iterator[np.ndarray]:
-    """(h, Q) of each row, in the units of the data."""
-    found = _ahead(model, plan.layout, origin, state, ask) if model.is_direct else None
-    if found is None:
-        paths = _paths(plan, model, ask)
-        stepper = _Stepper(model, state.repeat(paths))
-        drawn = autoregress(plan.layout, stepper, origin, paths=paths, rng=rng)  # (B, paths, h)
-        found = np.moveaxis(np.quantile(drawn, ask.levels, axis=1), 0, -1)
-    for row, scale in zip(found, scales, strict=True):
-        yield plan.back(row, scale)
+def _from_state(model: Network, plan: Plan, origin: Origin, state: _State, ask: Ask, rng: Any) -> np.ndarray:
+    """(B, h, Q) in units of each row's scale, not calibrated."""
+    if model.is_direct:
+        return _ahead(model, plan.layout, origin, state, ask)
+    paths = _paths(plan, model, ask)
+    stepper = _Stepper(model, state.repeat(paths))
+    drawn = autoregress(plan.layout, stepper, origin, paths=paths, rng=rng)  # (B, paths, h)
+    return np.moveaxis(np.quantile(drawn, ask.levels, axis=1), 0, -1)
 
 
 class _Stepper:
@@ -220,10 +237,21 @@ class Left(NamedTuple):
     scales: Sequence[Scale]
     state: _State
     times: list[int]  # of the last step
+    follow: Follow | None = None  # of one series, where the calibration is adaptive
 
 
-def go_on(model: Network, plan: Plan, series: Series, horizon: int) -> Left:
+class Follow(NamedTuple):
+    """The calibration of one series that is followed."""
+
+    shift: np.ndarray  # (Q,)
+    pending: Pending | None  # the forecast that is held against the rows that come
+
+
+def go_on(model: Network, plan: Plan, series: Series, horizon: int, paths: int = 200) -> Left:
     """Read new rows of one series from where it was left. The series may have no rows, only known covariates ahead.
+
+    Args:
+        paths: of the forecasts against which an adaptive calibration holds the rows.
 
     Raises:
         DataError: the rows do not begin one step after those that were read.
@@ -241,11 +269,56 @@ def go_on(model: Network, plan: Plan, series: Series, horizon: int) -> Left:
     frame = plan.frame(series, before=recent, ahead=horizon)
     frame.past[0] = model.memory("past")[index]
     state = _State(np.array([index]), tuple(model.memory(name)[index][:, None] for name in model.states))
-    if len(series):
+    follow = _follow(model, plan, index)
+    if len(series) and follow is None:
         state = _read(model, plan, [frame], [0], [len(series)], [scale], state.value)
-        time = int(series.times[-1])
+    elif len(series):
+        state, follow = _read_and_follow(model, plan, frame, scale, recent, state, follow, paths)
+    time = int(series.times[-1]) if len(series) else time
     origin = _origin(plan, [frame], [len(series)], [scale], horizon, recent)
-    return Left(origin, [scale], state, [time])
+    return Left(origin, [scale], state, [time], follow)
+
+
+def _follow(model: Network, plan: Plan, index: int) -> Follow | None:
+    """Where the adaptive calibration of a series was left; None where there is none."""
+    if plan.calibration is None or not plan.calibration.rate:
+        return None
+    shift, quantiles, below = (model.memory(name)[index].astype(np.float64) for name in ("shift", "pending", "below"))
+    seen, counted = (int(model.memory(name)[index]) for name in ("seen", "counted"))
+    return Follow(shift, Pending(quantiles, below, counted, seen) if seen else None)
+
+
+def _read_and_follow(
+    model: Network,
+    plan: Plan,
+    frame: Frame,
+    scale: Scale,
+    recent: np.ndarray,
+    state: _State,
+    follow: Follow,
+    paths: int,
+) -> tuple[_State, Follow]:
+    """The state after all steps, and the calibration: a forecast a horizon, held against the steps after it."""
+    assert plan.calibration is not None
+    place, steps = 0, len(frame.values)
+    ask = Ask(plan.horizon, plan.calibration.levels, paths)
+    while place < steps:
+        pending = follow.pending
+        if pending is None:
+            origin = _origin(plan, [frame], [place], [scale], plan.horizon, recent)
+            (raw,) = _from_state(model, plan, origin, state, ask, np.random.default_rng(ask.seed))
+            pending = Pending(plan.calibrated(raw, ask.levels, follow.shift))
+            if plan.known:  # a forecast without its known covariates says nothing about the calibration
+                pending.quantiles[max(0, len(frame.series.known) - place) :] = np.nan
+        end = place + min(steps - place, pending.left)
+        state = _read(model, plan, [frame], [place], [end], [scale], state.value)
+        pending = pending.seen_more((frame.values[place:end] - scale.place) / scale.scale)
+        place = end
+        if pending.left:
+            follow = Follow(follow.shift, pending)
+        else:
+            follow = Follow(moved_on(plan.calibration, follow.shift, pending.below, pending.counted), None)
+    return state, follow
 
 
 def next_time(model: Network, plan: Plan, name: str) -> int:
@@ -264,7 +337,8 @@ def forecast_left(model: Network, plan: Plan, left: Left, ask: Ask) -> np.ndarra
     """(h, Q) of the one series of `left`."""
     _check(model, plan, ask)
     rng = np.random.default_rng(ask.seed)
-    return next(_from_state(model, plan, left.origin, left.scales, left.state, ask, rng))
+    (raw,) = _from_state(model, plan, left.origin, left.state, ask, rng)
+    return plan.back(plan.calibrated(raw, ask.levels, left.follow.shift if left.follow else None), left.scales[0])
 
 
 def keep(model: Network, left: Left) -> None:
@@ -280,3 +354,11 @@ def keep(model: Network, left: Left) -> None:
         model.keep(name, rows, np.asarray(part))
     for name, value in zip(model.states, left.state.value, strict=True):
         model.keep(name, rows, value.swapaxes(0, 1))  # (L, B, units) as (B, L, units)
+    if left.follow is not None:
+        pending = left.follow.pending
+        model.keep("shift", rows, left.follow.shift[None])
+        model.keep("seen", rows, np.array([pending.seen if pending else 0]))
+        if pending is not None:
+            model.keep("pending", rows, pending.quantiles[None])
+            model.keep("below", rows, pending.below[None])
+            model.keep("counted", rows, np.array([pending.counted]))

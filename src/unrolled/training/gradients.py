@@ -9,14 +9,14 @@ Variant  The norm returned is the one before clipping. Gradients that are not fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from unrolled.errors import RunError
+from unrolled.insight.non_finite import Found
 
-__all__ = ["NonFinite", "check_finite_loss", "clip_gradients", "first_non_finite"]
+__all__ = ["check_finite_loss", "clip_gradients"]
 
 Named = Iterable[tuple[str, Tensor]] | Iterable[Tensor] | nn.Module
 
@@ -67,7 +67,7 @@ def check_finite_loss(
     *,
     model: Named | None = None,
     rows: Sequence[Any] | None = None,
-    found: NonFinite | None = None,
+    found: Found | None = None,
 ) -> None:
     """Stop where a loss is not finite.
 
@@ -75,7 +75,7 @@ def check_finite_loss(
         losses: one loss for each row (B,), or a single one.
         model: its first parameter that is not finite is named, which tells a broken model from a broken row.
         rows: what to call the rows, such as "reviews.csv:17"; None: their numbers in the batch.
-        found: what `first_non_finite` saw, where it was asked.
+        found: what `insight.find_non_finite` saw, where it was asked.
 
     Raises:
         RunError: names the step, the rows and the layer.
@@ -89,112 +89,12 @@ def check_finite_loss(
         names = [str(rows[i]) if rows is not None else str(i) for i in bad[:5]]
         parts.append(f"in row {', '.join(names)}" + (f" and {len(bad) - 5} more" if len(bad) > 5 else ""))
     if found is not None:
-        parts.append(f"first seen in {found}")
+        parts.append(str(found))
     if model is not None:
         broken = next((name for name, p in _named(model) if not p.isfinite().all()), None)
         where = "all parameters are finite" if broken is None else f"parameter {broken} is not finite"
         parts.append(where)
     raise RunError(f"{'; '.join(parts)}. {ADVICE}")
-
-
-class NonFinite(NamedTuple):
-    """Where a forward pass first left the finite numbers."""
-
-    module: str  # its name in the model
-    kind: str  # "LSTM", "Linear", …
-    layer: int | None  # of a stack of recurrent layers
-    step: int | None  # time step
-    row: int | None  # row of the batch
-
-    def __str__(self) -> str:
-        layer = "" if self.layer is None else f", layer {self.layer}"
-        step = "" if self.step is None else f", time step {self.step}"
-        row = "" if self.row is None else f", row {self.row}"
-        return f"{self.module or 'the model'} ({self.kind}){layer}{step}{row}"
-
-
-def first_non_finite(model: nn.Module, *args: Any, **kwargs: Any) -> NonFinite | None:
-    """Name the first module, layer and time step of a forward pass that is not finite, if any.
-
-    `model(*args, **kwargs)` runs once, without a graph. A recurrent layer is then walked a step at a time,
-    which is slow: ask only when something went wrong. Lengths and resets are minded; a layer that runs in
-    both directions is located by its output alone.
-    """
-    seen: list[tuple[str, nn.Module, tuple[Any, ...], dict[str, Any], Any]] = []
-
-    def watch(name: str) -> Any:
-        def hook(module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
-            if not seen and not all(bool(leaf.isfinite().all()) for leaf in _leaves(output)):
-                seen.append((name, module, inputs, keywords, output))
-
-        return hook
-
-    hooks = [m.register_forward_hook(watch(name), with_kwargs=True) for name, m in model.named_modules()]
-    try:
-        with torch.no_grad():
-            model(*args, **kwargs)
-            return _locate(*seen[0]) if seen else None
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _locate(name: str, module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> NonFinite:
-    kind = type(module).__name__
-    if not all(hasattr(module, field) for field in ("num_layers", "hidden_size", "batch_first")):
-        return NonFinite(name, kind, None, None, None)
-    arguments = dict(zip(("input", "hx"), inputs, strict=False)) | keywords
-    x = arguments["input"]
-    out = output[0] if isinstance(output, tuple) else output
-    if not isinstance(x, Tensor) or x.dim() != 3 or not isinstance(out, Tensor):
-        return NonFinite(name, kind, None, None, None)  # packed or unbatched
-    if not module.batch_first:
-        x, out = x.transpose(0, 1), out.transpose(0, 1)
-    state = output[1]
-    bad_rows = ~out.isfinite().all(-1).all(-1)
-    for leaf in _leaves(state):
-        bad_rows = bad_rows | ~leaf.isfinite().all(-1).all(0)
-    row = int(bad_rows.nonzero()[0, 0])
-    if not module.bidirectional:
-        layer, step = _walk(module, x, arguments, row)
-        if layer is not None:
-            return NonFinite(name, kind, layer, step, row)
-    bad = (~out[row].isfinite().all(-1)).nonzero()
-    return NonFinite(name, kind, None, int(bad[0, 0]) if len(bad) else None, row)
-
-
-def _walk(module: nn.Module, x: Tensor, arguments: dict[str, Any], row: int) -> tuple[int | None, int | None]:
-    """(layer, time step) at which the state of one row, fed a step at a time, is first not finite."""
-    lengths, resets = arguments.get("lengths"), arguments.get("resets")
-    steps = x.shape[1] if lengths is None else int(lengths[row])
-    initial = arguments.get("hx")
-    state = _row(initial, row)
-    for step in range(steps):
-        if resets is not None and bool(resets[row, step]):
-            state = None
-        piece = x[row : row + 1, step : step + 1]
-        _, state = module(piece if module.batch_first else piece.transpose(0, 1), state)
-        for layer in range(int(module.num_layers)):  # type: ignore[arg-type]
-            if not all(bool(leaf[layer].isfinite().all()) for leaf in _leaves(state)):
-                return layer, step
-    return None, None
-
-
-def _row(state: Any, row: int) -> Any:
-    if isinstance(state, Tensor):
-        return state[:, row : row + 1]
-    return None if state is None else tuple(_row(part, row) for part in state)
-
-
-def _leaves(value: Any) -> Iterable[Tensor]:
-    if isinstance(value, Tensor):
-        if value.is_floating_point():
-            yield value
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _leaves(part)
-    elif isinstance(value, nn.utils.rnn.PackedSequence):
-        yield value.data
 
 
 def _named(parameters: Named) -> Iterable[tuple[str, Tensor]]:

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.errors import BundleError, RunError, expected
+from unrolled.insight.non_finite import find_non_finite
 from unrolled.insight.summaries import Watcher
 from unrolled.training.folder import RunFolder
-from unrolled.training.gradients import check_finite_loss, clip_gradients, first_non_finite
+from unrolled.training.gradients import check_finite_loss, clip_gradients
 from unrolled.training.optimisation import Average, learning_rate, optimizer_for
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
@@ -188,7 +189,7 @@ class Loop:
         return norm
 
     def _explain_loss(self, piece: StepLoss, step: int) -> NoReturn:
-        found = first_non_finite(self.model, *piece.call[0], **piece.call[1])
+        found = find_non_finite(self.model, *piece.call[0], **piece.call[1])
         with torch.no_grad():
             losses = piece.by_row()
         try:

@@ -130,8 +130,12 @@ class Recipe(BaseModel):
     )
     source_column: str = _field("Data", "The column with the sources of pairs.", "source", tasks="seq2seq")
     target_column: str = _field("Data", "The column with the targets of pairs.", "target", tasks="seq2seq")
-    id: str | None = _field("Data", "The column that says which rows form one sequence.", None, tasks="classify tag forecast")
-    time: str | None = _field("Data", "The column that orders the rows of a sequence.", None, tasks="classify tag forecast")
+    id: str | None = _field(
+        "Data", "The column that says which rows form one sequence.", None, tasks="classify tag forecast"
+    )
+    time: str | None = _field(
+        "Data", "The column that orders the rows of a sequence.", None, tasks="classify tag forecast"
+    )
     group: str | None = _field("Data", "The column whose equal values never stand in two parts of a split.", None)
     tokenizer: Literal["chars", "words", "spaces", "subword"] = _field(
         "Data",
@@ -228,9 +232,7 @@ class Recipe(BaseModel):
     init_range: float | None = _field(
         "Model", "All weights start uniform between minus and plus this; wins over init.", None, gt=0
     )
-    learn_initial_state: bool = _field(
-        "Model", "Train the state that a sequence starts from.", False, cells=_RECURRENT
-    )
+    learn_initial_state: bool = _field("Model", "Train the state that a sequence starts from.", False, cells=_RECURRENT)
 
     # training
     epochs: int = _field("Training", "Times through the training data.", 30, ge=1, shown="30; tag: 15; lm: 10")
@@ -290,9 +292,7 @@ class Recipe(BaseModel):
     coverage_penalty: float = _field(
         "Training", "What the beam takes off for sources that were not looked at.", 0.0, ge=0, tasks="seq2seq"
     )
-    bleu: bool = _field(
-        "Training", "Also report BLEU and chrF, by sacrebleu.", False, tasks="seq2seq"
-    )
+    bleu: bool = _field("Training", "Also report BLEU and chrF, by sacrebleu.", False, tasks="seq2seq")
     feature_noise: float = _field(
         "Training", "Deviation of noise added to standardised features.", 0.0, ge=0, tasks="classify tag seq2seq"
     )
@@ -338,10 +338,17 @@ class Recipe(BaseModel):
         tasks="forecast",
     )
     constant: Literal["error", "keep", "drop"] = _field(
-        "Forecasting", "Series that never change: an error, learn from them, or leave them out.", "error", tasks="forecast"
+        "Forecasting",
+        "Series that never change: an error, learn from them, or leave them out.",
+        "error",
+        tasks="forecast",
     )
     valid_steps: int | None = _field(
-        "Forecasting", "Steps held out of each series for validation. None: as valid_share.", None, ge=1, tasks="forecast"
+        "Forecasting",
+        "Steps held out of each series for validation. None: as valid_share.",
+        None,
+        ge=1,
+        tasks="forecast",
     )
     test_steps: int | None = _field(
         "Forecasting", "Steps held out of each series for the test. None: as test_share.", None, ge=0, tasks="forecast"
@@ -362,6 +369,13 @@ class Recipe(BaseModel):
         "Forecasting",
         "Shares of the values below each line of a forecast, rising.",
         (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+        tasks="forecast",
+    )
+    calibrate: Literal["none", "validation", "adaptive"] = _field(
+        "Forecasting",
+        "Move the quantiles to the shares that they name: by the errors of the validation part, and adaptive: by those of "
+        "forecasts whose horizon has passed too.",
+        "adaptive",
         tasks="forecast",
     )
     scaler: Literal["series", "window"] = _field(

@@ -186,6 +186,7 @@ def _finish(loop: Loop, parts: Splits) -> Result:
     seconds = time.perf_counter() - started
     scored = parts.test if len(parts.test) else parts.valid
     best = Trained.load(loop.folder.model_file, loop.recipe.device)
+    best.task.calibrate(best.model, parts.valid)
     report = best.task.report(best.model, scored, lambda: parts.train)
     if best.task.remember(best.model, parts[:3]):
         best.save(loop.folder.model_file, epoch=loop.counters.best_epoch, valid=loop.counters.best_valid)

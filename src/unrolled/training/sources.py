@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from unrolled.data import Columns, Dataset, check_labels, examples, read, split
 from unrolled.data.examples import Splits
@@ -91,8 +92,9 @@ def read_file(path: str | Path, recipe: Recipe, *, labelled: bool = True) -> Dat
 
         return open_series(str(path), recipe)
     names = ("text", "label", "tokens", "tags", "features", "id", "time", "group")
-    pair = {"source": recipe.source_column, "target": recipe.target_column, "vector": recipe.source == "vector"}
-    columns = Columns(**{name: getattr(recipe, name) for name in names}, **pair)
+    same: dict[str, Any] = {name: getattr(recipe, name) for name in names}
+    vector = recipe.source == "vector"
+    columns = Columns(**same, source=recipe.source_column, target=recipe.target_column, vector=vector)
     return read(path, task=recipe.task, format=recipe.format, columns=columns, labelled=labelled)
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from unrolled import __version__, bundle
 from unrolled.data import Dataset, examples
+from unrolled.decoding import answer_each
 from unrolled.errors import BundleError, RecipeError, RunError, UnrolledError, expected
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Report
@@ -19,8 +20,6 @@ from unrolled.training.sources import open_data, open_parts, read_file
 from unrolled.training.tasks import Task, find
 
 __all__ = ["Trained", "find_device"]
-
-AT_A_TIME = 256  # items that `predict` takes from an iterator before it answers
 
 
 class Trained:
@@ -49,16 +48,7 @@ class Trained:
 
     def predict_each(self, inputs: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """The same one by one, holding few inputs at a time."""
-        if isinstance(inputs, str):
-            raise RunError(expected("inputs", "a list of texts", "one text", "Write predict([text])."))
-        waiting = []
-        for number, given in enumerate(inputs, start=1):
-            waiting.append(self.task.item(given, f"input {number}"))
-            if len(waiting) == AT_A_TIME:
-                yield from self.task.predict(self.model.eval(), waiting)
-                waiting = []
-        if waiting:
-            yield from self.task.predict(self.model.eval(), waiting)
+        return answer_each(inputs, self.task.item, lambda items: self.task.predict(self.model.eval(), items))
 
     def evaluate(self, data: str | Path | Dataset) -> Report:
         """Score labelled data, beside the baseline. A name of an embedded set means its test part."""

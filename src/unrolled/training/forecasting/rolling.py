@@ -63,10 +63,15 @@ class TorchNetwork:
 
 
 def forecast_from(
-    model: Forecaster, plan: Plan, frames: Sequence[Frame], origins: Sequence[int], ask: Ask
+    model: Forecaster,
+    plan: Plan,
+    frames: Sequence[Frame],
+    origins: Sequence[int],
+    ask: Ask,
+    shifts: Sequence[np.ndarray] | None = None,
 ) -> Iterator[np.ndarray]:
     """See `runtime.rolling.forecast_from`."""
-    return rolling.forecast_from(TorchNetwork(model), plan, frames, origins, ask)
+    return rolling.forecast_from(TorchNetwork(model), plan, frames, origins, ask, shifts)
 
 
 def remember(model: Forecaster, plan: Plan, frames: Sequence[Frame]) -> None:

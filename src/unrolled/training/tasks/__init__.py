@@ -9,7 +9,10 @@ from unrolled.training.tasks.base import Encoded, StepLoss, Task
 __all__ = ["Encoded", "StepLoss", "Task", "find"]
 
 _HOME = {
-    "classify": "Classify", "tag": "Tag", "lm": "LanguageModelling", "seq2seq": "SequenceToSequence",
+    "classify": "Classify",
+    "tag": "Tag",
+    "lm": "LanguageModelling",
+    "seq2seq": "SequenceToSequence",
     "forecast": "Forecast",
 }
 

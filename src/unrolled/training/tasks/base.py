@@ -130,6 +130,10 @@ class Task(ABC):
         notes = [*dataset.notes, *encoded.notes, *self.remarks(metrics)]
         return Report(dataset.name, metrics, self.baselines(dataset, train), int(metrics["items"]), self.unit, notes)
 
+    def calibrate(self, model: nn.Module, dataset: Dataset) -> None:
+        """Measure on the validation part, when training is over, what the answers must be corrected by."""
+        del model, dataset
+
     def remember(self, model: nn.Module, parts: Sequence[Dataset]) -> bool:
         """Keep in the model what it must know of the data when training is over; whether there is any such thing."""
         del model, parts

@@ -9,6 +9,7 @@ Baseline the last value, the last season, and ETS of statsmodels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from unrolled.models.build import CELLS
 from unrolled.runtime.forecasts import Forecasts
 from unrolled.runtime.rolling import next_time
 from unrolled.training.forecasting.baselines import ETS, naive, seasonal_naive
+from unrolled.training.forecasting.calibrating import calibrated, shifts_at, shifts_of
 from unrolled.training.forecasting.losses import forecast_loss
 from unrolled.training.forecasting.metrics import ForecastScores, naive_scale
 from unrolled.training.forecasting.parts import check_training_part, check_values
@@ -83,6 +85,7 @@ class Forecast(Task):
             past=layout.past,
             skip=recipe.skip,
             dropout=recipe.output_dropout,
+            follow=(self.plan.horizon, len(recipe.quantiles)) if self._is_followed else None,
         )
         if recipe.init_range is not None:
             for parameter in model.parameters():
@@ -132,12 +135,13 @@ class Forecast(Task):
     def measure(self, model: nn.Module, data: Encoded) -> Numbers:
         assert isinstance(model, Forecaster)
         scores = ForecastScores(() if self._is_point else self.recipe.quantiles)
-        levels = (0.5,) if self._is_point else self.recipe.quantiles
-        ask = Ask(self.plan.horizon, levels, self.recipe.paths, self.recipe.seed)
+        ask = self._usual_ask()
         pairs = [(row, at) for row in data.rows for at in self._origins(row.series)]
         frames, places = [row for row, _ in pairs], [at for _, at in pairs]
-        middle = levels.index(0.5)
-        for row, at, found in zip(frames, places, forecast_from(model, self.plan, frames, places, ask), strict=True):
+        shifts = shifts_at(model, self.plan, pairs, ask)
+        middle = ask.levels.index(0.5)
+        forecasts = forecast_from(model, self.plan, frames, places, ask, shifts)
+        for row, at, found in zip(frames, places, forecasts, strict=True):
             actual = row.series.target[at : at + self.plan.horizon]
             found = found[: len(actual)]
             scale = naive_scale(row.series.target[: row.series.begin], self.plan.season)
@@ -146,9 +150,17 @@ class Forecast(Task):
         self._notes = [f"{scores.unscaled:,} values have no scale for MASE and CRPS"] if scores.unscaled else []
         return metrics | {"nats": metrics["crps"], "origins": len(places)}
 
+    def _usual_ask(self) -> Ask:
+        levels = (0.5,) if self._is_point else self.recipe.quantiles
+        return Ask(self.plan.horizon, levels, self.recipe.paths, self.recipe.seed)
+
     @property
     def _is_point(self) -> bool:
         return self.plan.layout.output == "point"
+
+    @property
+    def _is_followed(self) -> bool:
+        return self.recipe.calibrate == "adaptive" and not self._is_point
 
     def _origins(self, series: Series) -> list[int]:
         return origins_of(series, self.plan.horizon, self.recipe.stride)
@@ -193,8 +205,6 @@ class Forecast(Task):
 
     def report(self, model: nn.Module, dataset: Dataset, train: TrainingPart) -> Any:
         """As any task's; notes that only scoring could find come last."""
-        from dataclasses import replace
-
         found = super().report(model, dataset, train)
         return replace(found, notes=[*found.notes, *self._notes])
 
@@ -210,13 +220,40 @@ class Forecast(Task):
 
     # use
 
+    def calibrate(self, model: nn.Module, dataset: Dataset) -> None:
+        """Measure the calibration on the validation part, and where it leaves each series."""
+        if self.recipe.calibrate == "none" or self._is_point:
+            return
+        assert isinstance(model, Forecaster)
+        frames, ask = self.encode(dataset).rows, self._usual_ask()
+        plan = replace(self.plan, calibration=None)
+        found = calibrated(model, plan, frames, self.recipe.stride, ask, adaptive=self._is_followed)
+        self._set_plan(replace(plan, calibration=found))
+        if found is None or not found.rate:
+            return
+        until, shifts = found.until.copy(), found.shifts.copy()
+        for frame, shift in zip(frames, shifts_of(model, self.plan, frames, ask), strict=True):
+            until[frame.row], shifts[frame.row] = frame.series.times[-1], shift[-1]
+        self._set_plan(replace(plan, calibration=found.begun(until, shifts)))
+
+    def _set_plan(self, plan: Plan) -> None:
+        self.plan, self.asked = plan, replace(self.asked, plan=plan)
+
     def remember(self, model: nn.Module, parts: Sequence[Dataset]) -> bool:
         """Leave every series at its newest observation: the last part that has it knows all before."""
         assert isinstance(model, Forecaster)
         newest: dict[str, Series] = {}
         for part in parts:
             newest |= {series.id: series for series in only_series(part) if series.id in self.plan.scaler.rows}
-        remember(model, self.plan, [self.plan.frame(series, ahead=1) for series in newest.values()])
+        frames = [self.plan.frame(series, ahead=1) for series in newest.values()]
+        remember(model, self.plan, frames)
+        calibration = self.plan.calibration
+        if calibration is not None and calibration.rate:
+            kept = calibration.shifts.copy()
+            after = [f for f in frames if f.series.begin and int(f.series.times[-1]) != calibration.until[f.row]]
+            for frame, shift in zip(after, shifts_of(model, self.plan, after, self._usual_ask()), strict=True):
+                kept[frame.row] = shift[-1]
+            TorchNetwork(model).keep("shift", np.arange(len(kept)), kept)
         return True
 
     def item(self, given: Any, where: str) -> Item:

@@ -130,8 +130,6 @@ def sequences(seconds: float, threads: int) -> dict[str, dict[str, float]]:
 
 def _peak(job: tuple[str, str, tuple[int, int, int, int], str]) -> float:
     """MiB that one training step adds to the peak of a process that has run a small one."""
-    import resource
-
     cell, house, (batch, length, inputs, hidden), memory = job
     torch.set_num_threads(2)
 
@@ -142,9 +140,15 @@ def _peak(job: tuple[str, str, tuple[int, int, int, int], str]) -> float:
         layer(x)[0].sum().backward()
 
     train(2, 2)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from what is resident now
+    before = _high_water()
     train(length, batch)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return _high_water() - before
+
+
+def _high_water() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
 def peaks() -> dict[str, dict[str, float]]:
@@ -175,22 +179,21 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.4, help="a candidate, row and round")
-    parser.add_argument("--part", choices=("steps", "recompute", "sequences"), help="print this part only")
+    parser.add_argument("--part", choices=("steps", "recompute", "sequences", "memory"), help="measure only this anew")
     options = parser.parse_args()
-    record: dict[str, Any] = {
+    record: dict[str, Any] = json.loads(RESULT.read_text(encoding="utf-8")) if options.part else {}
+    record |= {
         "date": date.today().isoformat(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, target {_native.isa()}",
         "versions": {"torch": torch.__version__, "onnxruntime": importlib.metadata.version("onnxruntime")},
     }
-    parts = {"steps": steps, "recompute": recompute}
+    parts: dict[str, Callable[[float], Any]] = {"steps": steps, "recompute": recompute}
     parts |= {f"sequences, {n} threads": (lambda s, n=n: sequences(s, n)) for n in (1, 2)}
     for name, part in parts.items():
-        if not name.startswith(options.part or ""):
-            continue
-        record[name] = [part(options.seconds) for _ in range(options.rounds)]
-        print(name, json.dumps(record[name][-1], indent=1), flush=True)
-    if options.part:
-        raise SystemExit
-    record["peak memory, MiB"] = peaks()
-    print(json.dumps(record["peak memory, MiB"], indent=1))
-    RESULT.write_text(json.dumps(record, indent=1) + "\n")
+        if name.startswith(options.part or ""):
+            record[name] = [part(options.seconds) for _ in range(options.rounds)]
+            print(name, json.dumps(record[name][-1], indent=1), flush=True)
+    if options.part in (None, "memory"):
+        record["peak memory, MiB"] = peaks()
+        print(json.dumps(record["peak memory, MiB"], indent=1))
+    RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -217,8 +217,22 @@ def summary(record: dict[str, Any]) -> list[tuple[str, list[float]]]:
     rounds = range(len(record["rows"][0]["rounds"]))
 
     def ratios(i: int, **wanted: Any) -> list[float]:
-        rows = [r for r in record["rows"] if r["threads"] == most and all(r[k] == v for k, v in wanted.items())]
-        return [r["rounds"][i]["ratio"] for r in rows]
+        rows = [r | {"one_step": r["shape"][1] == 1} for r in record["rows"] if r["threads"] == most]
+        return [r["rounds"][i]["ratio"] for r in rows if all(r[k] == v for k, v in wanted.items())]
+
+    def found(i: int, key: str, cell: str, **wanted: Any) -> dict[tuple, float]:
+        rows = [r for r in record["rows"] if r["threads"] == most and not r["ragged"] and r["cell"] == cell]
+        rows = [r for r in rows if all(r[k] == v for k, v in wanted.items())]
+        return {(r["mode"], *r["shape"]): r["rounds"][i][key] for r in rows}
+
+    def before_over_after(i: int) -> list[float]:
+        before, after = found(i, "ms", "GRU-before"), found(i, "ms", "GRU-after")
+        return [before[key] / after[key] for key in before if key in after]
+
+    def large(i: int) -> list[float]:
+        cells = {r["cell"] for r in record["rows"]}
+        shares = (found(i, "share", cell, mode="training") for cell in cells)
+        return [value for each in shares for (_, B, _, _, H), value in each.items() if B >= 32 and H >= 128]
 
     return [
         ("training, dense: geometric mean", [geometric(ratios(i, mode="training", ragged=False)) for i in rounds]),
@@ -226,6 +240,11 @@ def summary(record: dict[str, Any]) -> list[tuple[str, list[float]]]:
         ("training, ragged: geometric mean", [geometric(ratios(i, mode="training", ragged=True)) for i in rounds]),
         ("inference, ragged: geometric mean", [geometric(ratios(i, mode="inference", ragged=True)) for i in rounds]),
         ("worst row", [min(ratios(i)) for i in rounds]),
+        ("worst row of more than one step", [min(ratios(i, one_step=False)) for i in rounds]),
+        ("B ≥ 32, H ≥ 128, training: least share of the peak", [min(large(i), default=float("nan")) for i in rounds]),
+        ("the same: mean share of the peak", [statistics.fmean(large(i) or [float("nan")]) for i in rounds]),
+        ("GRU-before's time over GRU-after's: geometric mean", [geometric(before_over_after(i)) for i in rounds]),
+        ("the same: worst row", [max(before_over_after(i), default=float("nan")) for i in rounds]),
     ]
 
 

@@ -13,9 +13,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
 HEAD = """# Performance on a CPU
 
-Every figure compares with torch.nn, or with ONNX Runtime, in the same process and run: medians of calls that take turns,
-over {rounds} rounds; the least and the largest round stand in brackets. {machine}, target {target}, {versions}, {date}.
-The matrix-multiply peak is torch's 1024³ product in the same run: {peaks}.
+Every figure compares with torch.nn, or with ONNX Runtime, in the same process and run: medians of calls that take
+turns, over {rounds} rounds; the least and the largest round stand in brackets. {machine}, target {target}, {versions},
+{date}. The matrix-multiply peak is torch's 1024³ product in the same run: {peaks}.
 
 `python benchmarks/layers.py`, `python benchmarks/engine.py` and `python benchmarks/performance.py` repeat this page. It
 runs on the CPU only; nothing here was measured on a GPU, where layers go to torch's own kernels.
@@ -79,9 +79,16 @@ def memory(record: dict[str, Any]) -> list[str]:
 if __name__ == "__main__":
     layers = json.loads((RESULTS / "layers.json").read_text(encoding="utf-8"))
     engine = json.loads((RESULTS / "engine.json").read_text(encoding="utf-8"))
-    peaks = ", ".join(f"{shown(v, 0)} GFLOP/s on {n} thread{'s' * (n != '1')}" for n, v in layers["peak_gflops"].items())
-    versions = ", ".join(f"{name} {version}" for name, version in (layers["versions"] | engine["versions"]).items())
-    head = HEAD.format(rounds=len(layers["rows"][0]["rounds"]), peaks=peaks, versions=versions, **{k: layers[k] for k in ("machine", "target", "date")})  # fmt: skip
+    peaks = (f"{shown(values, 0)} GFLOP/s with {count} thread(s)" for count, values in layers["peak_gflops"].items())
+    versions = (f"{name} {version}" for name, version in (layers["versions"] | engine["versions"]).items())
+    head = HEAD.format(
+        rounds=len(layers["rows"][0]["rounds"]),
+        peaks=", ".join(peaks),
+        versions=", ".join(versions),
+        machine=layers["machine"],
+        target=layers["target"],
+        date=layers["date"],
+    )
     page = [head, *aims(layers), NOTES.read_text(encoding="utf-8")]
     page.append("## Every row of the grid\n")
     for mode in ("training", "inference"):
@@ -93,6 +100,8 @@ if __name__ == "__main__":
         page += peers(engine, f"sequences, {count} threads", f"Whole sequences, milliseconds, {count} threads", 1000, 2)
     page.append("## What a training step keeps\n")
     page += memory(engine)
-    page += peers(engine, "recompute", "A training step that keeps gates, and one that computes them again, ms", 1000, 1)
+    page += peers(
+        engine, "recompute", "A training step that keeps gates, and one that computes them again, ms", 1000, 1
+    )
     PAGE.write_text("\n".join(page), encoding="utf-8")
     print(PAGE)

@@ -37,15 +37,20 @@ def test_many_series_of_different_length_with_rows_apart(tmp_path):
     np.testing.assert_array_equal(first.target, [1, 2, np.nan])
     assert [first.time(i) for i in range(4)] == ["2024-01-30", "2024-01-31", "2024-02-01", "2024-02-02"]
     assert str(first.frequency) == "1d"
-    assert "1 missing values of 'y' are masked: line 6" in data.notes[-1]
+    assert "missing values of 'y' are masked: 1, line 6" in data.notes[-1]
 
 
 def test_rows_at_the_end_with_known_covariates_are_the_steps_ahead(tmp_path):
-    rows = ["a,1,5,0", "a,2,6,1", "a,3,,1", "a,4,,0"]
+    rows = ["a,0,,1", "b,1,2,0", "a,1,5,0", "a,2,6,1", "a,3,,1", "a,4,,0"]
     columns = SeriesColumns("day", "y", "place", known=("promo",))
-    (series,) = only_series(read_series(table(tmp_path, rows, "place,day,y,promo"), columns))
-    assert (len(series), series.ahead) == (2, 2)
-    np.testing.assert_array_equal(series.known[:, 0], [0, 1, 1, 0])
+    data = read_series(table(tmp_path, rows, "place,day,y,promo"), columns)
+    series, _ = only_series(data)
+    assert (len(series), series.ahead) == (3, 2)
+    np.testing.assert_array_equal(series.known[:, 0], [1, 0, 1, 1, 0])
+    assert [note.split(": ", 1)[1] for note in data.notes[-2:]] == [
+        "2 rows at the end have no target and are the steps ahead",
+        "missing values of 'y' are masked: 1, line 2",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "tsv"])

@@ -138,13 +138,16 @@ public:
         start(team);
         team.wait();
         for (int p = share.first_part; p < s.parts; p += share.next_part) start_part(p, share);
-        for (Index last = schedule.longest(); last > 0 && !team.stopped();) {
+        // A stopped team does not wait, and must not read what others still write.
+        for (Index last = schedule.longest(); last > 0;) {
             const Index first = std::max<Index>(0, last - chunk_);
             for (int p = share.first_part; p < s.parts; p += share.next_part) run_part(p, first, last, share, team);
             team.wait();
+            if (team.stopped()) return;
             add_to_weights(first, last, team);
             give_input(first, last, team);
             team.wait();
+            if (team.stopped()) return;
             last = first;
         }
         for (int p = share.first_part; p < s.parts; p += share.next_part) finish_part(p, share);
@@ -277,10 +280,11 @@ private:
         const Index base = chunk_base(p, first, last), from = schedule.start(p, first);
         const auto meet = [&] {
             if (share.group > 1) groups_[p].wait(team.stopper->flag());
+            return !team.stopper->stopped();
         };
         gather(p, first, last, base, share);
-        meet();
-        if (s.recompute) compute_again(base, schedule.start(p, last) - from, share, meet);
+        if (!meet()) return;
+        if (s.recompute && !compute_again(base, schedule.start(p, last) - from, share, meet)) return;
         T* kept = s.recompute ? chunk.k + base * n.kept : s.kept + (schedule.base(p) + from) * n.kept;
         const T** memory = C::has_memory ? memory_ + team.rank * schedule.rows(0) : nullptr;
         for (Index step = last; step-- > first;) {
@@ -292,12 +296,12 @@ private:
             if constexpr (C::second) {
                 const Index w0 = C::projects ? o0 : u0, w1 = C::projects ? o1 : u1, K = Transposed<C, T>::second_rows(n);
                 second_pointwise(n, rows, w0, w1, k, part.dh, d);
-                meet();
+                if (!meet()) return;
                 product(rows, u1 - u0, K, d + C::from_second.first * n.Hp, n.d, weights_.S + u0 * K * L, K * L,
                         weights_.zeros, 0, part.dv + u0 * L, n.v);
             }
             first_pointwise(n, rows, u0, u1, k, chunk.h + at * n.h, memory, part.dh, part.dv, part.dc, d);
-            meet();
+            if (!meet()) return;
             const Index K = C::from_state.count * n.Hp;
             T* dh = part.dh + o0 * L;
             product(rows, o1 - o0, K, d + C::from_state.first * n.Hp, n.d, weights_.U + o0 * K * L, K * L,
@@ -328,7 +332,7 @@ private:
     }
 
     // The gates of the part's chunk once more: every state is known, so all steps at once.
-    template <class Meet> void compute_again(Index base, Index rows, const Share& share, Meet&& meet) {
+    template <class Meet> bool compute_again(Index base, Index rows, const Share& share, Meet&& meet) {
         const Index u0 = share.begin(n.Hv), u1 = share.end(n.Hv);
         const Packed<C, T>& w = *forward_weights_;
         T *k = chunk.k + base * n.kept, *h = chunk.h + base * n.h, *made = chunk.out + base * std::max(n.h, n.v);
@@ -336,10 +340,10 @@ private:
         first_product(n, w, rows, u0, u1, h, k, C::has_memory ? chunk.c + base * n.v : nullptr,
                       C::second ? chunk.v + base * n.v : made, C::second ? n.v : n.h);
         if constexpr (C::second && !C::projects) {
-            meet();
+            if (!meet()) return false;
             second_product(n, w, rows, u0, u1, chunk.v + base * n.v, k, h, made);
         }
-        meet();
+        return meet();
     }
 
     const T* memory_before(int p, Index step, Index q) const {

@@ -149,9 +149,10 @@ private:
                     w1 = share.end(n.second_vectors()), o0 = C::projects ? w0 : u0, o1 = C::projects ? w1 : u1;
         const auto meet = [&] {
             if (share.group > 1) groups_[p].wait(team.stopper->flag());
+            return !team.stopper->stopped();  // a stopped team does not wait, and must not read what others still write
         };
         start_part(p, o0, o1, u0, u1);
-        meet();
+        if (!meet()) return;
         const Index steps = schedule.rows(p) ? schedule.length(schedule.row(p, 0)) : 0;
         T* x = inputs_[team.rank];
         int now = 0;
@@ -169,7 +170,7 @@ private:
                 T* blocks = k + (schedule.start(p, step) - from) * n.kept;
                 first_product(n, weights_, running, u0, u1, h, blocks, part.c, made, C::second ? n.v : n.h);
                 if constexpr (C::second) {
-                    meet();
+                    if (!meet()) return;
                     second_product(n, weights_, running, w0, w1, part.v, blocks, h, next);
                 }
                 finish_step(p, step, running, next, o0, o1, u0, u1);

@@ -20,7 +20,7 @@ template <class T> struct Simd;
 
 template <> struct Simd<float> {
     typedef float V __attribute__((vector_size(UNROLLED_VECTOR_BYTES)));
-    typedef std::int32_t Bits __attribute__((vector_size(UNROLLED_VECTOR_BYTES)));
+    typedef std::uint32_t Bits __attribute__((vector_size(UNROLLED_VECTOR_BYTES)));
     static constexpr int mantissa = 23, terms = 7;  // Taylor terms of e^r - 1 for |r| <= ln 2 / 2: error 0.05 ulp
     static constexpr float rounder = 0x1.8p23f;     // adding it leaves a number's nearest integer in the low bits
     static constexpr float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;  // 15 bits, so that n * ln2_high is exact
@@ -29,7 +29,7 @@ template <> struct Simd<float> {
 
 template <> struct Simd<double> {
     typedef double V __attribute__((vector_size(UNROLLED_VECTOR_BYTES)));
-    typedef std::int64_t Bits __attribute__((vector_size(UNROLLED_VECTOR_BYTES)));
+    typedef std::uint64_t Bits __attribute__((vector_size(UNROLLED_VECTOR_BYTES)));
     static constexpr int mantissa = 52, terms = 13;
     static constexpr double rounder = 0x1.8p52;
     static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;

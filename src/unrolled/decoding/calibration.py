@@ -67,7 +67,7 @@ class Calibration:
         rate: float = 0.0,
         least: float | None = None,
     ) -> Calibration:
-        """From forecasts (N, h, Q) and what came (N, h), NaN where missing; each of `series` starts with shifts of 0."""
+        """From forecasts (N, h, Q) and what came (N, h), NaN where missing; `series` starts with 0 each."""
         offsets, spread = conformal_offsets(values, found, levels)
         nothing = np.full(series, np.iinfo(np.int64).min), np.zeros((series, len(levels)))
         return cls(tuple(levels), offsets, spread, *nothing, rate, least)
@@ -100,7 +100,6 @@ class Calibration:
         """The inverse of `to_dict`."""
         numbers = {name: np.array(saved[name], np.float64) for name in ("offsets", "spread", "shifts")}
         levels = tuple(float(level) for level in saved["levels"])
-        numbers["shifts"] = numbers["shifts"].reshape(-1, len(levels))
         least = None if saved["least"] is None else float(saved["least"])
         numbers["until"] = np.array(saved["until"], np.int64)
         return cls(levels, rate=float(saved["rate"]), least=least, **numbers)

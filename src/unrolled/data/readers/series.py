@@ -237,18 +237,33 @@ def _refuse_gaps(rows: _Rows, name: str, members: np.ndarray, positions: np.ndar
 
 def _missing_notes(rows: _Rows, items: Sequence[Item], gaps: str) -> list[str]:
     """Lines of the file with empty cells, and how many rows were not there at all."""
-    ahead = sum(item.series.ahead for item in items if item.series is not None)
-    notes = [f"{rows.request.name}: {ahead:,} rows at the end have no target and are the steps ahead"] if ahead else []
-    empty = np.flatnonzero(np.isnan(rows.target))
+    name, notes = rows.request.name, []
+    ahead = _are_ahead(rows)
+    if count := int(ahead.sum()):
+        said = (
+            "1 row at the end has no target and is a step"
+            if count == 1
+            else f"{count:,} rows at the end have no target and are the steps"
+        )
+        notes.append(f"{name}: {said} ahead")
+    empty = np.flatnonzero(np.isnan(rows.target) & ~ahead)
     words = "repeat the value before" if gaps == "fill" else "are masked"
-    if len(empty) > ahead:
+    if len(empty):
         lines = listed([rows.places[i] for i in empty])
-        name = rows.columns.target
-        notes.append(f"{rows.request.name}: {len(empty) - ahead:,} missing values of {name!r} {words}: line {lines}")
+        notes.append(f"{name}: missing values of {rows.columns.target!r} {words}: {len(empty):,}, line {lines}")
     on_grid = sum(max(len(item.series), len(item.series.known)) for item in items if item.series is not None)
     if on_grid > len(rows.places):
-        notes.append(f"{rows.request.name}: {on_grid - len(rows.places):,} rows that are not there {words}")
+        notes.append(f"{name}: rows that are not there {words}: {on_grid - len(rows.places):,}")
     return notes
+
+
+def _are_ahead(rows: _Rows) -> np.ndarray:
+    """(rows,) bool: steps ahead, as no row of the same series has a target from there on and something is known."""
+    ids, series = np.unique(rows.ids.astype(str), return_inverse=True)
+    last = np.full(len(ids), -1)
+    seen = np.flatnonzero(np.isfinite(rows.target))
+    np.maximum.at(last, series[seen], seen)
+    return (np.arange(len(series)) > last[series]) & bool(rows.columns.known)
 
 
 def only_series(dataset: Dataset) -> list[Series]:

@@ -211,7 +211,7 @@ class Forecast(Task):
     def remarks(self, metrics: Numbers) -> list[str]:
         stride = self.recipe.stride or self.plan.horizon
         lines = [
-            f"{int(metrics['origins']):,} origins, {stride} steps apart, {self.plan.horizon} steps ahead from each"
+            f"origins: {int(metrics['origins']):,}, {stride} steps apart, {self.plan.horizon} steps ahead from each"
         ]
         if "coverage" in metrics:
             low, high = self.recipe.quantiles[0], self.recipe.quantiles[-1]
@@ -228,15 +228,16 @@ class Forecast(Task):
         frames, ask = self.encode(dataset).rows, self._usual_ask()
         plan = replace(self.plan, calibration=None)
         found = calibrated(model, plan, frames, self.recipe.stride, ask, adaptive=self._is_followed)
-        self._set_plan(replace(plan, calibration=found))
+        self.use(replace(plan, calibration=found))
         if found is None or not found.rate:
             return
         until, shifts = found.until.copy(), found.shifts.copy()
         for frame, shift in zip(frames, shifts_of(model, self.plan, frames, ask), strict=True):
             until[frame.row], shifts[frame.row] = frame.series.times[-1], shift[-1]
-        self._set_plan(replace(plan, calibration=found.begun(until, shifts)))
+        self.use(replace(plan, calibration=found.begun(until, shifts)))
 
-    def _set_plan(self, plan: Plan) -> None:
+    def use(self, plan: Plan) -> None:
+        """Go on with another plan, such as one without its calibration."""
         self.plan, self.asked = plan, replace(self.asked, plan=plan)
 
     def remember(self, model: nn.Module, parts: Sequence[Dataset]) -> bool:

@@ -127,6 +127,16 @@ def test_a_shift_knows_nothing_of_its_own_horizon() -> None:
         assert (after[changed + 1] != before[changed + 1]).any()
 
 
+def test_a_quantile_at_its_bound_is_not_wound_up() -> None:
+    """Nine zeros of ten lie at or below any quantile of a count: the shift stays where it can come back from."""
+    values = (np.arange(4000).reshape(200, 20) % 10 == 0).astype(float)
+    made = Calibration.fit(values, np.zeros((200, 20, 3)), LEVELS, rate=0.5, least=0.0)
+    shifts = track(made, np.zeros(3), values, np.zeros((200, 20, 3)))
+    np.testing.assert_array_equal(shifts[:, 0], 0)
+    above = track(made, np.zeros(3), values + 5, np.full((200, 20, 3), [0.0, 2.0, 8.0]))[:, 0]
+    assert above[-1] == above.max() < 30  # all values lie above the median, which the lowest level does not pass
+
+
 def test_values_may_come_one_by_one() -> None:
     values = np.array([0.5, np.nan, -3.0, 2.0])
     whole = Pending(forecasts(1, 4)[0]).seen_more(values)
@@ -142,7 +152,7 @@ def test_values_may_come_one_by_one() -> None:
 def test_a_calibration_is_saved_whole_and_checked() -> None:
     values = np.random.default_rng(6).normal(size=(9, 2))
     made = Calibration.fit(values, forecasts(9, 2), LEVELS, series=3, rate=0.5, least=0.0)
-    made = made.begun(np.array([3, 2**60, -(2**63)]), np.ones((3, 3)))
+    made = replace(made, until=np.array([3, 2**60, -(2**63)]), shifts=np.ones((3, 3)))
     saved = json.loads(json.dumps(made.to_dict()))
     again = Calibration.from_dict(saved)
     for name, part in vars(made).items():

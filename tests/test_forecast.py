@@ -90,7 +90,7 @@ def many(count=3, steps=60, ahead=0):
 COLUMNS = {"id": "place", "time": "day", "target": "y", "known": ("promo",), "past": ("temp",)}
 
 
-# what a forecast uses (FIELD-REPORTS Q1)
+# what a forecast uses
 
 
 def copying(model, column):
@@ -132,7 +132,7 @@ def test_covariates_are_not_shifted():
 
 @pytest.mark.parametrize("head", ["autoregressive", "direct"])
 def test_what_comes_after_changes_no_forecast_and_no_training(head):
-    """FIELD-REPORTS Q4: a test part of another level is seen by nothing that comes before it."""
+    """A test part of another level is seen by nothing that comes before it."""
     values = walk(60)
     loud = np.concatenate([values[:45], 1000 * values[45:]])
     found = []
@@ -303,7 +303,7 @@ def test_without_new_rows_the_state_is_the_end_of_the_history(tmp_path):
 
 @pytest.mark.parametrize("head", ["autoregressive", "direct"])
 def test_training_and_forecast_speak_of_the_same_steps(head):
-    """FIELD-REPORTS Q5: a horizon of 2 has 2 steps in both."""
+    """A horizon of 2 has 2 steps in both."""
     one = series(walk(40))
     task, model = ready([one], head=head, horizon=2, output="quantile")
     frame = task.plan.frame(one, ahead=2)

@@ -80,7 +80,7 @@ def test_the_default_embedding_is_as_wide_as_the_state():
         ("classify", {"pooling": "sum"}, "pooling: expected one of last, mean, max, attention"),
         ("classify", {"channels": 3}, "vocabulary: .*found both"),
         ("classify", {"vocabulary": None}, "vocabulary: .*found neither"),
-        ("classify", {"cell": "elman"}, "cell: expected one of rnn, lstm, gru, found 'elman'"),
+        ("classify", {"cell": "elman"}, "cell: expected one of rnn, lstm, gru, transformer, found 'elman'"),
         ("classify", {"cell": "rnn", "reset_after": False}, "reset_after: "),
         ("classify", {"cell": "gru", "forget_bias": 1.0}, "forget_bias: "),
         ("classify", {"dropout": 0.5}, "dropout: expected 0 with layers=1.*layers=2"),

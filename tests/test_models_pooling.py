@@ -1,4 +1,4 @@
-"""Pooling never sees padding (FIELD-REPORTS A6, H1, H2)."""
+"""Pooling never sees padding."""
 
 from __future__ import annotations
 

@@ -162,12 +162,13 @@ def test_nothing_is_written_outside(cell: str, threads: int, dtype: torch.dtype)
         guard.check(is_full=False)  # the lanes between the kept blocks stay as they were
         want = run(this, native)
         for got, exact in zip(results, want, strict=False):
-            assert_bitwise(got, exact)
+            assert_near(got, exact, ulps=8)  # another number of threads rounds otherwise
 
         shapes = [None if t is None else (t.mT if address.turned(k) else t).shape for k, t in enumerate(tensors)]
         own = [None if shape is None else guard.flat(*shape) for shape in shapes]
         own[0] = guard.rows(this.steps, batch, this.width)
-        back = address.gradients(this.seeds(results), own)
+        seeds = this.seeds(results)  # alive until the call is over
+        back = address.gradients(seeds, own)
         getattr(_native, f"backward_{kind}")([scan], [back], threads)
         guard.check(is_full=False)
         found = [g.mT if address.turned(k) else g for k, g in enumerate(own) if g is not None]

@@ -79,10 +79,9 @@ def outside(self: Cell, x: Var, h: Var, _c: Var | None) -> State:
 
 def flipped(self: Cell, x: Var, h: Var, c: Var | None) -> State:
     """sigmoid(-a) = 1 - sigmoid(a): the update gate keeps what it should take."""
-    none = Var(np.zeros(1))
     mine = [(part, part[1]) for part in (self.W, self.U, self.b, self.b_h)]
     for part, gate in mine:
-        part[1] = none - gate
+        part[1] = Var(np.zeros_like(gate.value)) - gate
     after = RIGHT(self, x, h, c)
     for part, gate in mine:
         part[1] = gate

@@ -225,7 +225,7 @@ def test_the_caller_keeps_his_random_numbers_and_threads(tmp_path):
 
 
 def test_the_hash_seed_of_the_process_changes_nothing(tmp_path):
-    """FIELD-REPORTS Q10: the vocabulary is in the bundle, in an order that does not depend on the process."""
+    """The vocabulary is in the bundle, in an order that does not depend on the process."""
     recipe = classify(tmp_path)
     (tmp_path / "recipe.toml").write_text(recipe.dump())
     code = (

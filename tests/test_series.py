@@ -136,7 +136,7 @@ def test_a_second_file_goes_on_where_the_first_stops():
 
 
 def test_scalers_see_the_training_part_only():
-    """FIELD-REPORTS Q4: the test part is a thousand times as large."""
+    """The test part is a thousand times as large."""
     values = np.concatenate([np.arange(20.0), 1000 * np.arange(20.0)])
     train, _, _ = split_in_time(plain(values), 10, 10)
     scaler = SeriesScaler.fit([train, plain([5, 5, np.nan], id="flat"), plain([np.nan], id="empty")])

@@ -174,7 +174,7 @@ def test_perplexity_does_not_depend_on_batch_size_or_chunk(context, folder, monk
 
 
 def test_independent_documents_do_not_see_each_other(language_model):
-    """FIELD-REPORTS F2: the same text scored twice gives the same number, whatever stands before it."""
+    """The same text scored twice gives the same number, whatever stands before it."""
     model = load(language_model.run)
     first, other, again = model.predict(["abcd", "hgfedcba", "abcd"])
     assert first == again

@@ -123,7 +123,10 @@ def run(problem: Problem, engine: ModuleType, tensors: Sequence[Tensor | None] |
     scan = by_native(problem) if engine is native else getattr(engine, problem.name)
     results = scan(*positional, **options)
     wanted = [t for t in leaves if t is not None]
-    gradients = torch.autograd.grad(results, wanted, problem.seeds(results), materialize_grads=True, allow_unused=True)
+    # Without a step, the output is empty and hangs on nothing.
+    reached = [(r, seed) for r, seed in zip(results, problem.seeds(results), strict=True) if r.requires_grad]
+    outs, seeds = zip(*reached, strict=True)
+    gradients = torch.autograd.grad(outs, wanted, seeds, materialize_grads=True, allow_unused=True)
     return [*(r.detach() for r in results), *gradients]
 
 

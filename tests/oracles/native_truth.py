@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oracles import tape
-from oracles.compare import assert_no_worse
+from oracles.compare import error
 from oracles.native import Problem, labels, run
 from unrolled.kernels import reference
 
@@ -39,10 +39,16 @@ def eager(problem: Problem) -> list[Tensor]:
 
 
 def assert_right(problem: Problem, got: list[Tensor]) -> None:
-    """Every result and every gradient within twice the error of eager torch, and two epsilons of the largest value."""
-    names = labels(problem)
-    for name, found, slow, exact in zip(names, got, eager(problem), truth(problem), strict=True):
-        try:
-            assert_no_worse(found, slow, exact)
-        except AssertionError as failure:
-            raise AssertionError(f"{problem}: {name}: {failure}") from None
+    """Every result and every gradient within twice the error of eager torch, and two epsilons of the largest value.
+
+    Eager's own error is the largest, for its size, of all results and gradients of the problem: which of a dozen short
+    sums it happens to round well is luck.
+    """
+    slow, exact = eager(problem), truth(problem)
+    scales = [max(float(np.abs(t).max(initial=0.0)), 1.0) for t in exact]
+    eps = torch.finfo(problem.dtype).eps
+    own = max(error(e, t) / scale for e, t, scale in zip(slow, exact, scales, strict=True))
+    for name, found, t, scale in zip(labels(problem), got, exact, scales, strict=True):
+        assert found.dtype == problem.dtype
+        off, budget = error(found, t), (2 * own + 2 * eps) * scale
+        assert off <= budget, f"{problem}: {name}: error {off:.2e} > budget {budget:.2e}"

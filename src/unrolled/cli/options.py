@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from unrolled.errors import RecipeError, expected
 from unrolled.training.recipe import Recipe, read_toml
+from unrolled.training.recipe_checks import flag
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,11 +37,6 @@ class _Off:
 
 
 OFF = _Off()
-
-
-def flag(name: str) -> str:
-    """`learning_rate` → `--learning-rate`."""
-    return "--" + name.replace("_", "-")
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ Variant  The median is the forecast and stays where it is. The offsets of a step
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,10 +71,6 @@ class Calibration:
         offsets, spread = conformal_offsets(values, found, levels)
         nothing = np.full(series, np.iinfo(np.int64).min), np.zeros((series, len(levels)))
         return cls(tuple(levels), offsets, spread, *nothing, rate, least)
-
-    def begun(self, until: np.ndarray, shifts: np.ndarray) -> Calibration:
-        """The same with other starts."""
-        return replace(self, until=until, shifts=shifts)
 
     def apply(self, found: np.ndarray, levels: Sequence[float], shift: np.ndarray | None = None) -> np.ndarray:
         """(…, h, Q') quantiles of any levels, calibrated; shift (…, Q). Levels in between are moved in between.
@@ -161,11 +157,20 @@ def _order_statistic(ordered: np.ndarray, level: float) -> float:
     return float(ordered[place - 1] if level > 0.5 else ordered[count - place])
 
 
-def moved_on(calibration: Calibration, shift: np.ndarray, below: np.ndarray, counted: int) -> np.ndarray:
-    """The shift (Q,) after a horizon in which `below` (Q,) of `counted` values lay at or below their quantiles."""
-    if not counted:
+def moved_on(calibration: Calibration, shift: np.ndarray, pending: Pending) -> np.ndarray:
+    """The shift (Q,) after the horizon of a forecast. A quantile that touches its bound is not pushed further on."""
+    if not pending.counted:
         return shift
-    return shift + calibration.rate * (np.array(calibration.levels) - below / counted)
+    move = np.array(calibration.levels) - pending.below / pending.counted
+    middle = calibration.levels.index(0.5)
+    inner = np.concatenate([pending.quantiles[:, 1 : middle + 1], pending.quantiles[:, middle:-1]], axis=1)
+    outer = np.delete(np.arange(len(move)), middle)
+    inwards = np.where(outer < middle, move[outer] > 0, move[outer] < 0)
+    stuck = inwards & (pending.quantiles[:, outer] == inner).all(axis=0)
+    if calibration.least is not None:
+        stuck |= (move[outer] < 0) & (pending.quantiles[:, outer] <= calibration.least).all(axis=0)
+    move[outer[stuck]] = 0.0
+    return shift + calibration.rate * move
 
 
 def track(calibration: Calibration, shift: np.ndarray, values: np.ndarray, found: np.ndarray) -> np.ndarray:
@@ -179,7 +184,7 @@ def track(calibration: Calibration, shift: np.ndarray, values: np.ndarray, found
     shifts = [np.asarray(shift, np.float64)]
     for value, quantiles in zip(values, found, strict=True):
         pending = Pending(calibration.apply(quantiles, calibration.levels, shifts[-1])).seen_more(value)
-        shifts.append(moved_on(calibration, shifts[-1], pending.below, pending.counted))
+        shifts.append(moved_on(calibration, shifts[-1], pending))
     return np.array(shifts)
 
 

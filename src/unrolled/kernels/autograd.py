@@ -57,11 +57,16 @@ class _Fused(torch.autograd.Function):
 
 
 def differentiate_again(
-    slow: Run, tensors: Sequence[Tensor | None], wanted: Sequence[bool], gradients: Sequence[Tensor | None]
+    slow: Run,
+    tensors: Sequence[Tensor | None],
+    wanted: Sequence[bool],
+    gradients: Sequence[Tensor | None],
+    *,
+    further: bool = True,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of the wanted tensors, through `slow`, in a form that can be differentiated further."""
+    """The gradients of the wanted tensors, through `slow`; with `further`, they can be differentiated again."""
     inputs = [t for t, want in zip(tensors, wanted, strict=True) if want]
-    found = iter(_gradients(slow(*tensors), inputs, gradients, retain_graph=True, create_graph=True))
+    found = iter(_gradients(slow(*tensors), inputs, gradients, retain_graph=True, create_graph=further))
     return tuple(next(found) if want else None for want in wanted)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from unrolled.kernels import reference
-from unrolled.kernels.autograd import differentiate_again, under_transform
+from unrolled.kernels.autograd import differentiate_again
 from unrolled.kernels.layer_calls import Gates
 
 try:
@@ -139,18 +139,21 @@ class _Node(torch.autograd.Function):
         out, kept = saved[-2 * count : -count], saved[-count:]
         wanted = [_own(ctx.needs_input_grad[1:], i) for i in range(count)]
         found: Sequence[Sequence[Tensor | None]]
-        is_differentiated = torch.is_grad_enabled()
-        if is_differentiated or under_transform():  # the latter: many gradients at once, by is_grads_batched
+        further = torch.is_grad_enabled()  # somebody will differentiate the gradient
+        if further or any(g is not None and _is_batched(g) for g in gradients):
             with torch.enable_grad():
                 found = [
-                    differentiate_again(scan.by_equations, own, want, grad)
+                    differentiate_again(scan.by_equations, own, want, grad, further=further)
                     for scan, own, want, grad in zip(scans, tensors, wanted, given, strict=True)
                 ]
-            if not is_differentiated:
-                found = [tuple(None if g is None else g.detach() for g in own) for own in found]
         else:
             found = backward(list(zip(scans, tensors, strict=True)), out, kept, ctx.parts, given, wanted)
         return (None, *(gradient for own in found for gradient in own))
+
+
+def _is_batched(gradient: Tensor) -> bool:
+    """Does it stand for many gradients at once (is_grads_batched=True)? It has no address then."""
+    return torch._C._functorch.is_legacy_batchedtensor(gradient) or torch._C._functorch.is_batchedtensor(gradient)
 
 
 def _own(flat: Sequence[Any], i: int) -> tuple[Any, ...]:

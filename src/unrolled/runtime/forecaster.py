@@ -47,7 +47,7 @@ class Net:
         seen = layout.ahead if self.is_direct else layout.width
         skip = parts.get("skip", bool)
         self._skip = Linear(weights, "skip.", seen, layout.outputs, bias=False) if skip else None
-        kept = {name: (layers, hidden) for name in self.states}
+        kept: dict[str, tuple[int, ...]] = {name: (layers, hidden) for name in self.states}
         if recipe.get("calibrate") == "adaptive" and layout.output != "point":
             kept |= memory_shapes(plan.horizon, len(recipe["quantiles"]))
         self._memory = _memory(weights, count, plan, kept)

@@ -270,10 +270,10 @@ def go_on(model: Network, plan: Plan, series: Series, horizon: int, paths: int =
     frame.past[0] = model.memory("past")[index]
     state = _State(np.array([index]), tuple(model.memory(name)[index][:, None] for name in model.states))
     follow = _follow(model, plan, index)
-    if len(series) and follow is None:
-        state = _read(model, plan, [frame], [0], [len(series)], [scale], state.value)
-    elif len(series):
+    if len(series) and follow is not None:
         state, follow = _read_and_follow(model, plan, frame, scale, recent, state, follow, paths)
+    elif len(series):
+        state = _read(model, plan, [frame], [0], [len(series)], [scale], state.value)
     time = int(series.times[-1]) if len(series) else time
     origin = _origin(plan, [frame], [len(series)], [scale], horizon, recent)
     return Left(origin, [scale], state, [time], follow)
@@ -317,7 +317,7 @@ def _read_and_follow(
         if pending.left:
             follow = Follow(follow.shift, pending)
         else:
-            follow = Follow(moved_on(plan.calibration, follow.shift, pending.below, pending.counted), None)
+            follow = Follow(moved_on(plan.calibration, follow.shift, pending), None)
     return state, follow
 
 

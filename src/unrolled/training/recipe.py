@@ -78,7 +78,7 @@ class Recipe(ForecastFields):
         RecipeError: a value is not valid; the message names the field, what was wanted, what was found, the way out.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=False)
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -10,7 +10,7 @@ from unrolled.errors import RecipeError, expected
 from unrolled.training.recipe_fields import extra_of
 from unrolled.training.recipe_forecast import ForecastFields, check_forecast
 
-__all__ = ["check_together", "has_meaning", "sentence"]
+__all__ = ["check_together", "flag", "has_meaning", "sentence"]
 
 
 def has_meaning(recipe: ForecastFields, name: str) -> bool:
@@ -20,6 +20,7 @@ def has_meaning(recipe: ForecastFields, name: str) -> bool:
 
 
 def flag(name: str) -> str:
+    """`learning_rate` → `--learning-rate`."""
     return "--" + name.replace("_", "-")
 
 

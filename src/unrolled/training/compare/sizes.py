@@ -81,7 +81,7 @@ def sized(recipe: Recipe, task: Task, parameters: int, tolerance: float = 0.03) 
         best = _with_feedforward(best, task, parameters)
     if abs(best.parameters - parameters) > tolerance * parameters:
         found = f"{best.parameters:,} with hidden = {best.recipe.hidden}, the nearest"
-        way_out = "Ask for another number, or for a smaller --embedding."
+        way_out = "Ask for another number (--parameters), allow more (--tolerance), or take a smaller --embedding."
         wanted = f"within {tolerance:.0%} of {parameters:,} for {recipe.cell}"
         raise RecipeError(expected("parameters", wanted, found, way_out))
     return best

@@ -32,7 +32,10 @@ def calibrated(
     if not np.isfinite(values).any():
         return None
     rate, least = RATE if adaptive else 0.0, 0.0 if plan.counts else None
-    return Calibration.fit(values, found, ask.levels, series=len(plan.scaler.ids), rate=rate, least=least)
+    fitted = Calibration.fit(values, found, ask.levels, series=len(plan.scaler.ids), rate=rate, least=least)
+    for frame in frames:
+        fitted.until[frame.row] = frame.series.times[-1]
+    return fitted
 
 
 def _held_against(

@@ -44,13 +44,13 @@ class Plan(measured.Plan):
         scaler = SeriesScaler.fit(learnt, counts=recipe.output == "negative-binomial")
         sizes = np.log(scaler.scale)
         size = (float(sizes.mean()), float(sizes.std()) if sizes.std() > 1e-6 else 1.0)
-        names = [
+        known, past_names = (
             given if len(given) == count else tuple(f"{role} covariate {i + 1}" for i in range(count))
             for given, count, role in ((recipe.known, side - calendar, "known"), (recipe.past, past, "past"))
-        ]
+        )
         return cls(
             layout, scaler, first.frequency, first.dates, season, lookback_of(recipe, season), recipe.horizon,
-            recipe.scaler == "window", log, cycles, size, *names,
+            recipe.scaler == "window", log, cycles, size, known, past_names,
         )  # fmt: skip
 
 

@@ -148,7 +148,13 @@ class Forecast(Task):
             scores.update(actual, found[:, middle], None if self._is_point else found, scale)
         metrics = scores.compute()
         self._notes = [f"{scores.unscaled:,} values have no scale for MASE and CRPS"] if scores.unscaled else []
+        if any(self._was_calibrated_on(row.series) for row in data.rows):
+            self._notes.append("the intervals were calibrated on some of these values: their coverage proves nothing")
         return metrics | {"nats": metrics["crps"], "origins": len(places)}
+
+    def _was_calibrated_on(self, series: Series) -> bool:
+        found, row = self.plan.calibration, self.plan.scaler.rows.get(series.id)
+        return found is not None and row is not None and int(series.grid(1)[series.begin]) <= found.until[row]
 
     def _usual_ask(self) -> Ask:
         levels = (0.5,) if self._is_point else self.recipe.quantiles
@@ -231,10 +237,10 @@ class Forecast(Task):
         self.use(replace(plan, calibration=found))
         if found is None or not found.rate:
             return
-        until, shifts = found.until.copy(), found.shifts.copy()
+        shifts = found.shifts.copy()
         for frame, shift in zip(frames, shifts_of(model, self.plan, frames, ask), strict=True):
-            until[frame.row], shifts[frame.row] = frame.series.times[-1], shift[-1]
-        self.use(replace(plan, calibration=found.begun(until, shifts)))
+            shifts[frame.row] = shift[-1]
+        self.use(replace(plan, calibration=replace(found, shifts=shifts)))
 
     def use(self, plan: Plan) -> None:
         """Go on with another plan, such as one without its calibration."""

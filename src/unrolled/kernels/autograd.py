@@ -87,4 +87,4 @@ def _gradients(
 
 def under_transform() -> bool:
     """Are we inside vmap, grad, jvp or another transform of torch.func?"""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return torch._C._are_functorch_transforms_active()  # which a compiler can follow too

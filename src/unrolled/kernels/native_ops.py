@@ -14,13 +14,17 @@ from unrolled.kernels import native_calls
 from unrolled.kernels.native_calls import TENSORS, Scan, Tensors, kept_row, parts_of
 
 
+# Rows are dealt out as for so many threads, in both passes, whatever number runs them: one for the whole process,
+# because a graph cannot ask.
+THREADS = torch.get_num_threads()
+
+
 def run(scan: Scan, tensors: Tensors) -> tuple[Tensor, ...]:
     """(out, h) or (out, h, c) through the operator."""
     tensors = scan.with_gates(tensors)  # the operator knows one form only
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     options = (scan.cell, scan.lengths, scan.resets, scan.reverse, scan.recompute)
-    # The threads of this moment, once for both passes: the rows must be dealt out in the same way.
-    out, h, c, _ = torch.ops.unrolled.scan(*tensors, *options, torch.get_num_threads(), keep)
+    out, h, c, _ = torch.ops.unrolled.scan(*tensors, *options, THREADS, keep)
     return (out, h, c) if scan.has_memory else (out, h)
 
 

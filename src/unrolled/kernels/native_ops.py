@@ -13,7 +13,6 @@ from torch import Tensor
 from unrolled.kernels import native_calls
 from unrolled.kernels.native_calls import TENSORS, Scan, Tensors, kept_row, parts_of
 
-
 # Rows are dealt out as for so many threads, in both passes, whatever number runs them: one for the whole process,
 # because a graph cannot ask.
 THREADS = torch.get_num_threads()

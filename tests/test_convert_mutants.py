@@ -70,7 +70,6 @@ MUTANTS: dict[str, tuple[str, Callable[[Unit], Unit]]] = {
     "recurrent matrix transposed": ("lstm", half_transposed),
     "recurrent matrix transposed, rnn": ("rnn", half_transposed),
     "candidate negated": ("gru", lambda u: flipped(u, "n")),
-    "tanh for relu": ("relu", lambda u: replace(u, nonlinearity="tanh")),
 }  # fmt: skip
 
 
@@ -194,6 +193,6 @@ def test_a_wrong_row_is_refused_by_the_framework(what: str, tmp_path: Path, monk
     assert_same(convert.load(path)(torch.from_numpy(features()))[0], want)
     rows = tuple(replace(row, **change) if row.name == name else row for row in conventions.LAYOUTS)
     monkeypatch.setattr(conventions, "LAYOUTS", rows)
-    got = convert.load(path)(torch.from_numpy(features()))[0]
-    with pytest.raises(AssertionError, match="Not equal"):
-        assert_same(got, want, tolerance=1e-3)
+    # An offset on f also costs digits, which our own check may see before the framework does.
+    with pytest.raises((AssertionError, ConvertError), match=r"Not equal|self-check"):
+        assert_same(convert.load(path)(torch.from_numpy(features()))[0], want, tolerance=1e-3)

@@ -118,7 +118,9 @@ def test_a_trained_run(tmp_path: Path) -> None:
         for text, label in ((f"a b c {n}", "x") if n % 2 else (f"c b {n}", "y") for n in range(60))
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    recipe = Recipe(task="classify", data=str(tmp_path / "rows.jsonl"), hidden=3, epochs=1, bidirectional=True)
+    recipe = Recipe(
+        task="classify", data=str(tmp_path / "rows.jsonl"), hidden=3, epochs=1, bidirectional=True, pooling="last"
+    )
     train(recipe, out=tmp_path / "run")
     ids = torch.tensor([[1, 2, 3, 2], [3, 1, 2, 1]])
     model = load(tmp_path / "run").model.eval()

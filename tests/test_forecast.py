@@ -57,6 +57,7 @@ def ready(parts, **changes):
     """A task that has measured these training parts, and its untrained model with random weights everywhere."""
     data = Dataset([Item(one.where, series=one) for one in parts], "loads.csv[train]")
     task = Forecast.prepare(recipe(**changes), data)
+    torch.manual_seed(1)
     model = task.build().eval()
     with torch.no_grad():
         for parameter in model.parameters():

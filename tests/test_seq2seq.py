@@ -416,8 +416,9 @@ def test_the_embedded_model_speaks(run: Any) -> None:
     assert "Carnegie Mellon University" in (file.parents[1] / "licences" / "g2p.txt").read_text(encoding="utf-8")
     recipe = bundle.read_header(file)["recipe"]
     assert all("/" not in str(recipe[name]) for name in ("data", "valid", "test"))
-    words = {"cat": "K AE T", "cats": "K AE T S", "boxing": "B AA K S IH NG", "nation": "N EY SH AH N"}
+    words = {"cat": "K AE T", "cats": "K AE T S", "Boxing": "B AA K S IH NG", "nation": "N EY SH AH N"}
     assert run("translate", "g2p", *words) == (0, "".join(f"{said}\n" for said in words.values()), "")
+    assert "note: argument 1: not in the vocabulary: é" in run("translate", "g2p", "née")[2]
     with pytest.raises(DataError, match="model: expected one of g2p"):
         examples.model_file("p2g")
     assert "g2p, a trained model" in run("data", "list")[1]

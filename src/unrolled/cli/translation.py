@@ -103,5 +103,7 @@ def _print(said: dict[str, Any], answers: list[dict[str, Any]], *, as_json: bool
         return
     best = answers[0]
     print(best["target"], flush=True)
+    if best.get("unknown"):
+        say(f"note: {said['where']}: not in the vocabulary: {' '.join(best['unknown'])}")
     if best["stopped"] == "limit":
         say(f"note: {said['where']}: stopped at the limit of tokens, not by the end symbol")

@@ -87,8 +87,15 @@ def _check_torch(path: Path, size: int) -> None:
         raise damaged(path, error) from None
     if found:
         raise ConvertError(
-            expected(str(path), "tensors alone", f"a pickle that would run {found[0].replace(' ', '.')}", SAVE_SAFELY)
+            expected(str(path), "tensors alone", f"a pickle that would run {_named(found)}", SAVE_SAFELY)
         )
+
+
+def _named(found: list[str]) -> str:
+    """Up to three of the names; a plain built-in says least, and comes last."""
+    ordered = sorted(found, key=lambda name: name.startswith(("__builtin__ ", "builtins ")))
+    shown = ", ".join(name.replace(" ", ".") for name in ordered[:3])
+    return shown + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
 
 def _builds(program: bytes) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -200,7 +201,17 @@ def _read_npy(name: str, file: Any, info: zipfile.ZipInfo) -> np.ndarray:
                 raise ConvertError(expected(name, f"at most the {info.file_size} bytes that are there", f"{shape}"))
             data = file.read(count * dtype.itemsize)
         return np.frombuffer(data, dtype, count).reshape(shape, order="F" if fortran else "C")
-    except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
+    # NumPy reads the header as a literal of Python, with what its tokenizer may raise.
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        SyntaxError,
+        tokenize.TokenError,
+        RecursionError,
+        MemoryError,
+        OverflowError,
+    ) as error:
         if isinstance(error, ConvertError):
             raise
         raise ConvertError(expected(name, "an array of NumPy", str(error) or type(error).__name__)) from None

@@ -123,7 +123,7 @@ def rising(found: np.ndarray, levels: np.ndarray) -> np.ndarray:
 def conformal_offsets(values: np.ndarray, found: np.ndarray, levels: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """What is to be added to quantiles (N, h, Q), given what came (N, h): offsets (h, Q), and the spread of errors.
 
-    For a level above 0.5, the ⌈(n + 1) level⌉-th smallest of n errors, or the largest where there are too few; below
+    For a level above 0.5, the ⌈(n + 1) level⌉-th smallest of n errors, or 0 where there are fewer than that; below
     0.5 the mirror image. If old and new errors can be exchanged, a new value lies at or below its quantile with a
     probability of `level` or more, and of level + 1/(n + 1) or less if no two errors are equal.
     """
@@ -153,7 +153,9 @@ def _neighbours(step: int, counts: np.ndarray) -> slice:
 def _order_statistic(ordered: np.ndarray, level: float) -> float:
     count = len(ordered)
     share = level if level > 0.5 else 1 - level
-    place = min(int(np.ceil((count + 1) * share - 1e-9)), count)
+    place = int(np.ceil((count + 1) * share - 1e-9))
+    if place > count:
+        return 0.0  # too few to say: an infinite interval would be the honest one
     return float(ordered[place - 1] if level > 0.5 else ordered[count - place])
 
 

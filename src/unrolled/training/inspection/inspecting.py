@@ -239,7 +239,7 @@ def _by_layer(traces: list[list[Trace]]) -> dict[Key, list[Trace]]:
 def summary_lines(found: dict[str, Any]) -> list[str]:
     """The inspection in a few lines for a terminal."""
     items, parameters = found["items"], sum(one["count"] for one in found["parameters"])
-    lines = [f"{found['task']} with {found['cell']}, {parameters:,} parameters; {found['counted']} items"]
+    lines = [f"{found['task']} with {found['cell']}, {parameters:,} parameters; items: {found['counted']}"]
     for layer in found["layers"]:
         way = "backward" if layer["direction"] else "forward"
         parts = []

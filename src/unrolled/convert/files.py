@@ -108,7 +108,7 @@ def _read_bfloat16(path: Path) -> Tensors:
     try:
         with safe_open(str(path), framework="pt") as file:
             size = path.stat().st_size
-            return {name: from_torch(name, file.get_tensor(name), size) for name in file.keys()}  # noqa: SIM118
+            return {name: from_torch(name, file.get_tensor(name), size) for name in file.keys()}  # noqa: SIM118  (no dict)
     except (SafetensorError, OSError, ValueError, TypeError, RuntimeError) as error:
         if isinstance(error, ConvertError):
             raise

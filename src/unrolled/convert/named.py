@@ -7,7 +7,7 @@ Order    names with numbers are counted (layer 2 before layer 10); two direction
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -186,8 +186,7 @@ def _counted(paths: list[list[str]]) -> bool:
 
 def _as_told(named: Sequence[tuple[str, T]], order: Iterable[str]) -> list[tuple[str, T]]:
     told = ["/".join(re.split(r"[/.]", name)) for name in order]
-    matches: Callable[[str, str], bool] = lambda path, name: path == name or path.startswith(f"{name}/")  # noqa: E731
-    chosen = [[pair for pair in named if matches(pair[0], name)] for name in told]
+    chosen = [[pair for pair in named if f"{pair[0]}/".startswith(f"{name}/")] for name in told]
     if any(len(one) != 1 for one in chosen) or len(told) != len(named):
         names = ", ".join(path for path, _ in named)
         raise ConvertError(expected("order", f"each of these once: {names}", ", ".join(told)))

@@ -70,6 +70,8 @@ MUTANTS: dict[str, tuple[str, Callable[[Unit], Unit]]] = {
     "recurrent matrix transposed": ("lstm", half_transposed),
     "recurrent matrix transposed, rnn": ("rnn", half_transposed),
     "candidate negated": ("gru", lambda u: flipped(u, "n")),
+    "tanh for relu": ("relu", lambda u: replace(u, nonlinearity="tanh")),
+    "relu for tanh": ("rnn", lambda u: replace(u, nonlinearity="relu")),
 }  # fmt: skip
 
 
@@ -108,8 +110,20 @@ def test_a_wrong_conversion_is_refused(
         assert convert.load(path, **options).all_weights  # b_h holds b_hn alone there, and folding it is still wrong
     convert.load(path, **options)
     mutate(monkeypatch, change)
-    with pytest.raises(ConvertError, match="self-check"):
+    with pytest.raises(ConvertError, match=r"self-check|nonlinearity: expected tanh"):  # Flax has no other cell
         convert.load(path, **options)
+
+
+def test_a_reader_that_mistakes_the_nonlinearity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check goes by the file's own word, not by what the reader made of it."""
+    keras, onnx = tmp_path / "a.keras", tmp_path / "a.onnx"
+    for path in (keras, onnx):
+        convert.save(layer_of("relu"), path)
+    monkeypatch.setattr(keras_files.config, "nonlinearity", lambda _: "tanh")
+    monkeypatch.setattr(onnx_nodes, "_check", lambda *_: ["tanh"])
+    for path in (keras, onnx):
+        with pytest.raises(ConvertError, match="self-check"):
+            convert.load(path)
 
 
 @pytest.mark.parametrize("name", ["b_hn folded", "one bias dropped, gru", "input bias dropped, lstm"])

@@ -1,7 +1,8 @@
 """Every conversion checks itself: the source's convention on the source's tensors against our layers on the converted.
 
 Law      `step` computes one step as the other framework does, on its tensors as they are: its gate order, its bias
-         places, its polarity of z, its offset on f. It shares no line with `packing`, only the table of layouts.
+         places, its polarity of z, its offset on f, its word for the nonlinearity. It shares no line with `packing`,
+         only the table of layouts, and asks nothing of the unit that a reader made.
 Numbers  float64 on both sides; non-zero states, several steps and rows. The file's own weights run through the whole
          network; then random weights of awkward sizes, with non-zero biases, run through each row of the table that
          the file used, since zero biases or one hidden unit would hide a fault.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,8 @@ def probe(unit: Unit) -> float:
     origin = unit.origin
     assert origin is not None
     raw = random_raw(origin, np.random.default_rng(7))
-    options = {"nonlinearity": unit.nonlinearity, "forget_offset": origin.forget_offset}
-    drawn = unpack(origin.layout, raw, "probe", **options)  # type: ignore[arg-type]
+    offset, said = origin.forget_offset, origin.nonlinearity
+    drawn = unpack(origin.layout, raw, "probe", nonlinearity=unit.nonlinearity, said=said, forget_offset=offset)
     network = Network((Recurrent((drawn,)),), layer=True)
     return _compare(network, layer_of([(drawn,)], True))
 
@@ -109,15 +110,14 @@ def random_raw(origin: Origin, rng: np.random.Generator) -> dict[str, np.ndarray
 # the other framework's arithmetic
 
 
-def step(origin: Origin, nonlinearity: str, x: np.ndarray, state: State) -> State:
+def step(origin: Origin, x: np.ndarray, state: State) -> State:
     """One step as the other framework computes it: x (B, I), state (h,), or (h, c) whatever order it has there."""
     layout = origin.layout
     h = state[0]
     from_x = {gate: x @ _block(origin, gate, "W") + _bias(origin, gate, "b") for gate in layout.gates}
     from_h = {gate: h @ _block(origin, gate, "U") + _bias(origin, gate, "b_h") for gate in layout.gates}
     if layout.cell == "rnn":
-        a = from_x["h"] + from_h["h"]
-        return (np.tanh(a) if nonlinearity == "tanh" else np.maximum(a, 0),)
+        return (_NONLINEARITIES[origin.nonlinearity.lower()](from_x["h"] + from_h["h"]),)
     if layout.cell == "lstm":
         forget = _sigmoid(from_x["f"] + from_h["f"] + origin.forget_offset)
         c = forget * state[1] + _sigmoid(from_x["i"] + from_h["i"]) * np.tanh(from_x["g"] + from_h["g"])
@@ -159,6 +159,9 @@ def _bias(origin: Origin, gate: str, name: str) -> np.ndarray | float:
     size = origin.raw[name].shape[0] // len(order)
     start = order.index(gate) * size
     return origin.raw[name][start : start + size]
+
+
+_NONLINEARITIES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tanh": np.tanh, "relu": lambda a: np.maximum(a, 0)}
 
 
 def _sigmoid(a: np.ndarray) -> np.ndarray:
@@ -247,7 +250,7 @@ def _run_unit(unit: Unit, x: np.ndarray, state: State) -> tuple[np.ndarray, list
     assert unit.origin is not None
     outs = []
     for t in range(x.shape[1]):
-        state = step(unit.origin, unit.nonlinearity, x[:, t], state)
+        state = step(unit.origin, x[:, t], state)
         outs.append(state[0])
     return np.stack(outs, 1), list(state)
 
@@ -296,19 +299,19 @@ def _batch_first(out: torch.Tensor, batch_first: bool) -> np.ndarray:
 def in_double(network: Network) -> Network:
     def double(part: Any) -> Any:
         if isinstance(part, Recurrent):
-            units = [copy.copy(unit) for unit in part.units]
-            for unit in units:
-                assert unit.origin is not None
-                raw = {name: array.astype(np.float64) for name, array in unit.origin.raw.items()}
-                origin = Origin(unit.origin.layout, raw, unit.origin.where, unit.origin.forget_offset)
-                object.__setattr__(unit, "origin", origin)
-            return Recurrent(tuple(units), part.merge, part.every, part.backwards, part.reverse, part.hold)
+            return replace(part, units=tuple(map(_origin_in_double, part.units)))
         if isinstance(part, Dense):
             bias = None if part.bias is None else part.bias.astype(np.float64)
             return Dense(part.weight.astype(np.float64), bias, part.activation, part.where)
         return Embedding(part.weight.astype(np.float64), part.mask_zero)
 
     return Network(tuple(double(part) for part in network.parts), network.batch_first, network.layer)
+
+
+def _origin_in_double(unit: Unit) -> Unit:
+    assert unit.origin is not None
+    raw = {name: array.astype(np.float64) for name, array in unit.origin.raw.items()}
+    return replace(unit, origin=replace(unit.origin, raw=raw))
 
 
 def _check_finite(network: Network) -> None:

@@ -16,7 +16,7 @@ from unrolled.convert.spec import ConvertError, Dense, Embedding, Part, Recurren
 from unrolled.convert.stack import ACTIVATIONS
 from unrolled.errors import expected
 
-__all__ = ["LayerConfig", "chain", "check_recurrent", "describe", "paths"]
+__all__ = ["LayerConfig", "chain", "check_recurrent", "describe", "paths", "word"]
 
 NOTHING = ("InputLayer", "Dropout", "SpatialDropout1D", "GaussianNoise", "GaussianDropout", "ActivityRegularization",
            "Identity")  # fmt: skip
@@ -155,7 +155,7 @@ def check_recurrent(layer: LayerConfig, options: Options, notes: list[str]) -> N
         notes.append(f"{layer.name}: stateful is left out, as accepted; layer.stream() carries the state")
     if layer.kind != "SimpleRNN":
         for key, wanted in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
-            found = _word(layer.get(key, wanted))
+            found = word(layer.get(key, wanted))
             if found != wanted:
                 way_out = "No kernel of ours has it. Train with the default, or keep this layer in Keras."
                 raise refuse(f"{layer.name}: {key}", wanted, repr(found), way_out)
@@ -168,7 +168,7 @@ def check_recurrent(layer: LayerConfig, options: Options, notes: list[str]) -> N
 
 def nonlinearity(layer: LayerConfig) -> str:
     """tanh or relu for a SimpleRNN; tanh for the others, where it has been checked."""
-    found = _word(layer.get("activation", "tanh"))
+    found = word(layer.get("activation", "tanh"))
     if layer.kind == "SimpleRNN" and found not in ("tanh", "relu"):
         raise refuse(f"{layer.name}: activation", "tanh or relu", repr(found))
     return found if layer.kind == "SimpleRNN" else "tanh"
@@ -176,7 +176,7 @@ def nonlinearity(layer: LayerConfig) -> str:
 
 def activation(layer: LayerConfig, key: str) -> str:
     """A dense layer's activation by our name."""
-    found = _word(layer.get(key, "linear"))
+    found = word(layer.get(key, "linear"))
     if found not in ACTIVATIONS:
         raise refuse(f"{layer.name}: {key}", "one of " + ", ".join(ACTIVATIONS), repr(found))
     return found
@@ -202,7 +202,8 @@ def activated(part: Part | None, name: str, layer: LayerConfig) -> Part:
     return replace(part, activation=name) if name != "linear" else part
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
+    """Keras's name of an activation, however the configuration holds it."""
     if isinstance(value, dict):
         value = value.get("config") if isinstance(value.get("config"), str) else value.get("class_name")
     return "linear" if value is None else str(value)

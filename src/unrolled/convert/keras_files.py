@@ -150,13 +150,16 @@ def _unit(layer: LayerConfig, path: str, tree: Tree, options: Options, notes: li
     reset_after = bool(layer.get("reset_after", True)) if cell == "gru" else True
     names = ("0", "1", "2") if bias else ("0", "1")
     arrays = [tree.take(f"{path}/{name}") for name in names]
-    unit = _from_arrays(cell, arrays, reset_after, layer.name, nonlinearity)
+    said = config.word(layer.get("activation", "tanh"))
+    unit = _from_arrays(cell, arrays, reset_after, layer.name, nonlinearity, said)
     if unit.hidden_size != layer.size("units"):
         raise ConvertError(expected(f"{layer.name}: units", layer.size("units"), unit.hidden_size))
     return unit
 
 
-def _from_arrays(cell: str, arrays: list[np.ndarray], reset_after: bool, where: str, nonlinearity: str) -> Unit:
+def _from_arrays(
+    cell: str, arrays: list[np.ndarray], reset_after: bool, where: str, nonlinearity: str, said: str = ""
+) -> Unit:
     """kernel (I, G·H), recurrent_kernel (H, G·H), and bias (G·H,), or (2, 3H) for a GRU that resets after."""
     kind = ("after" if reset_after else "before") if cell == "gru" else ""
     layout = find("keras", cell, kind)
@@ -174,7 +177,7 @@ def _from_arrays(cell: str, arrays: list[np.ndarray], reset_after: bool, where: 
             raw["b"] = bias
     words = {"W": "kernel", "U": "recurrent_kernel", "b": "bias", "b_h": "bias"}
     names = {key: f"{where}: {word}" for key, word in words.items()}
-    return unpack(layout, raw, where, nonlinearity=nonlinearity, names=names)
+    return unpack(layout, raw, where, nonlinearity=nonlinearity, said=said, names=names)
 
 
 def _hold(parts: list[Part]) -> list[Part]:

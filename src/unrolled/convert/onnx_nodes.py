@@ -56,20 +56,21 @@ def level_of(operator: str, attributes: dict[str, Any], arrays: Sequence[Any], w
         if array.dtype.kind != "f":
             raise ConvertError(expected(f"{where}: {name}", "floating-point numbers", array.dtype))
     reset = "after" if attributes.get("linear_before_reset", 0) else "before"
+    words = attributes.get("activations") or ["Tanh"] * directions
     units = []
     for number in range(directions):
         raw = {"W": W[number], "U": R[number]}
         if B is not None:
             raw["b"], raw["b_h"] = np.split(B[number], 2)
-        units.append(_unit(cell, reset, raw, nonlinearities[number], where))
+        units.append(_unit(cell, reset, raw, nonlinearities[number], _text(words[number]), where))
     return Recurrent(tuple(units), reverse=direction == "reverse")
 
 
-def _unit(cell: str, reset: str, raw: dict[str, np.ndarray], nonlinearity: str, where: str) -> Unit:
+def _unit(cell: str, reset: str, raw: dict[str, np.ndarray], nonlinearity: str, said: str, where: str) -> Unit:
     layout = find("onnx", cell, reset if cell == "gru" else "")
     assert layout is not None
     names = {key: f"{where}: {word}" for key, word in {"W": "W", "U": "R", "b": "B", "b_h": "B"}.items()}
-    return unpack(layout, raw, where, nonlinearity=nonlinearity, names=names)
+    return unpack(layout, raw, where, nonlinearity=nonlinearity, said=said, names=names)
 
 
 def _check(cell: str, attributes: dict[str, Any], P: Any, directions: int, where: str) -> list[str]:

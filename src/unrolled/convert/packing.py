@@ -28,6 +28,7 @@ def unpack(
     where: str,
     *,
     nonlinearity: str = "tanh",
+    said: str = "",
     forget_offset: float | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Unit:
@@ -36,6 +37,7 @@ def unpack(
     Args:
         raw: W and U (or WU for a joined matrix, or W_i … U_o for separate ones), and b, b_h, V where there are any.
         where: how messages call this unit.
+        said: the source's own word for the nonlinearity, which the self-check goes by; "" is ours.
         names: how the file calls the tensors, for messages; the keys of `raw` where it is left out.
         forget_offset: what the framework adds to f at run time, where the layout leaves that open.
 
@@ -62,7 +64,7 @@ def unpack(
     if V is not None:
         V = np.array(V.T if layout.matrices == "rows" else V)
         _want(call.name("V"), V.shape, (W.shape[2], U.shape[1]), "(hidden, state)")
-    origin = Origin(layout, dict(raw), where, offset)
+    origin = Origin(layout, dict(raw), where, offset, said or nonlinearity)
     reset = layout.reset != "before"
     return Unit(layout.cell, W, U, b, b_h, V, nonlinearity, reset, where, origin)
 

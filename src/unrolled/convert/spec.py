@@ -35,6 +35,7 @@ class Origin:
     raw: Mapping[str, np.ndarray]
     where: str
     forget_offset: float = 0.0
+    nonlinearity: str = "tanh"  # of an RNN, in the source's own word
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,7 +86,23 @@ def test_calibrated_quantiles_rise_and_the_median_stays() -> None:
     np.testing.assert_array_equal(plain[:, 0], plain[:, 1])  # beyond the outermost level as there
     flat = Calibration((0.1, 0.5, 0.9), np.array([[-4.0, 0, 2.0]]), np.ones((1, 3)), np.zeros(1, int), np.zeros((1, 3)))
     np.testing.assert_allclose(flat.apply(np.zeros((1, 6)), wanted), [[-4, -4, -2, 0, 1, 2]])
+    np.testing.assert_allclose(flat.apply(np.array([[0.0, 0, 3, 4, 5, 6]]), wanted), [[-4, -4, 2, 4, 6, 8]])
     np.testing.assert_array_equal(replace(flat, least=-1.0).apply(np.zeros((1, 3)), LEVELS), [[-1, 0, 2]])
+
+
+def test_a_quantile_does_not_depend_on_what_else_is_asked_for() -> None:
+    """And quantiles that would cross once moved still rise."""
+    rng = np.random.default_rng(7)
+    squeezed = Calibration(LEVELS, np.array([[1.0, 0, -2.0]]), np.ones((1, 3)), np.zeros(1, int), np.zeros((1, 3)))
+    every = (0.02, 0.1, 0.2, 0.35, 0.5, 0.6, 0.8, 0.9, 0.97)
+    given = np.sort(rng.normal(size=(40, 5, len(every))), axis=-1)
+    whole = squeezed.apply(given, every)
+    assert (np.diff(whole, axis=-1) >= 0).all()
+    for level in every:
+        some = tuple(sorted({*LEVELS, level}))
+        places = [every.index(one) for one in some]
+        alone = squeezed.apply(given[..., places], some)
+        np.testing.assert_array_equal(alone[..., some.index(level)], whole[..., every.index(level)])
 
 
 # laws of the shift
@@ -204,6 +220,15 @@ def test_what_comes_after_changes_no_calibrated_forecast(mode: str) -> None:
         for at, one, two in zip(origins, before, after, strict=True):
             if at <= cut:
                 np.testing.assert_array_equal(one, two)
+
+
+def test_a_calibrated_forecast_of_one_level_is_that_of_all() -> None:
+    task, model, last = calibrated_task(series(walk(130)))
+    frame = task.plan.frame(last, ahead=3)
+    (every,) = forecast_from(model, task.plan, [frame], [110], Ask(3, (0.1, 0.3, 0.5, 0.7, 0.9), 1))
+    for column, level in enumerate((0.1, 0.3, 0.5, 0.7, 0.9)):
+        (alone,) = forecast_from(model, task.plan, [frame], [110], Ask(3, (level,), 1))
+        np.testing.assert_array_equal(alone[:, 0], every[:, column])
 
 
 def test_the_test_part_goes_on_from_the_validation_part() -> None:

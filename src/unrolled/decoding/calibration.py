@@ -73,18 +73,19 @@ class Calibration:
         return cls(tuple(levels), offsets, spread, *nothing, rate, least)
 
     def apply(self, found: np.ndarray, levels: Sequence[float], shift: np.ndarray | None = None) -> np.ndarray:
-        """(…, h, Q') quantiles of any levels, calibrated; shift (…, Q). Levels in between are moved in between.
+        """(…, h, Q') quantiles at rising `levels`, all of the calibration's among them, calibrated; shift (…, Q).
 
-        Steps beyond the last that was calibrated move as that one does.
+        A quantile of another level keeps its place between its two neighbours among the calibration's, so that it does
+        not depend on what else was asked for. Steps beyond the last that was calibrated move as that one does.
         """
         steps = np.minimum(np.arange(found.shape[-2]), len(self.offsets) - 1)
         moved = self.offsets[steps]
         if shift is not None:
             moved = moved + self.spread[steps] * np.asarray(shift)[..., None, :]
-        middle = self.levels.index(0.5)
-        moved[..., middle] = 0.0
-        wanted = np.asarray(levels)
-        result = rising(found + _between(wanted, np.array(self.levels), moved), wanted)
+        own, wanted = np.array(self.levels), np.asarray(levels)
+        moved[..., self.levels.index(0.5)] = 0.0
+        before = found[..., np.searchsorted(wanted, own)]
+        result = _between(found, wanted, before, rising(before + moved, own), own)
         return result if self.least is None else np.maximum(result, self.least)
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,14 +102,24 @@ class Calibration:
         return cls(levels, rate=float(saved["rate"]), least=least, **numbers)
 
 
-def _between(wanted: np.ndarray, levels: np.ndarray, moved: np.ndarray) -> np.ndarray:
-    """(…, Q) at `levels` → (…, Q') at `wanted`: straight lines between, the outermost beyond."""
-    right = np.clip(np.searchsorted(levels, wanted), 1, max(len(levels) - 1, 1))
-    if len(levels) == 1:
-        return np.repeat(moved, len(wanted), axis=-1)
-    left = right - 1
-    share = np.clip((wanted - levels[left]) / (levels[right] - levels[left]), 0, 1)
-    return moved[..., left] * (1 - share) + moved[..., right] * share
+def _between(
+    found: np.ndarray, wanted: np.ndarray, before: np.ndarray, after: np.ndarray, own: np.ndarray
+) -> np.ndarray:
+    """(…, Q') at `wanted`, carried along as the quantiles (…, Q) at `own` go from `before` to `after`.
+
+    Between two of them in proportion, by value, or by level where the two are equal; beyond the outermost, as it goes.
+    """
+    right = (
+        np.clip(np.searchsorted(own, wanted), 1, max(len(own) - 1, 1)) if len(own) > 1 else np.zeros(len(wanted), int)
+    )
+    left = np.maximum(right - 1, 0)
+    gap = before[..., right] - before[..., left]
+    by_level = (wanted - own[left]) / np.where(right > left, own[right] - own[left], 1.0)
+    share = np.clip(np.where(gap > 0, (found - before[..., left]) / np.where(gap > 0, gap, 1.0), by_level), 0, 1)
+    step = after[..., right] - after[..., left]
+    inside = np.where(share < 0.5, after[..., left] + share * step, after[..., right] - (1 - share) * step)
+    below, above = found + (after - before)[..., :1], found + (after - before)[..., -1:]
+    return np.where(wanted < own[0], below, np.where(wanted > own[-1], above, inside))
 
 
 def rising(found: np.ndarray, levels: np.ndarray) -> np.ndarray:

@@ -88,9 +88,17 @@ class Plan:
         values = learnt * scale.scale + scale.place
         return np.exp(values) if self.log else values
 
-    def calibrated(self, found: np.ndarray, levels: Sequence[float], shift: np.ndarray | None = None) -> np.ndarray:
-        """(…, h, Q) quantiles in units of the scale, as calibrated."""
-        return found if self.calibration is None else self.calibration.apply(found, levels, shift)
+    def behind(self, levels: Sequence[float]) -> tuple[float, ...]:
+        """The levels that the network must be asked for, so that those can be calibrated."""
+        own = () if self.calibration is None else self.calibration.levels
+        return tuple(sorted({*levels, *own}))
+
+    def calibrated(
+        self, found: np.ndarray, levels: Sequence[float], wanted: Sequence[float], shift: np.ndarray | None = None
+    ) -> np.ndarray:
+        """(…, h, Q) quantiles at levels `wanted`, of those at `levels` (see `behind`); in units of the scale."""
+        whole = found if self.calibration is None else self.calibration.apply(found, levels, shift)
+        return whole[..., np.searchsorted(levels, wanted)]
 
     def calendar_of(self, series: Series, steps: int) -> np.ndarray:
         """(steps, C) from the first step of the series on."""

@@ -95,8 +95,10 @@ def forecast_from(
     Args:
         shifts: (Q,) of the calibration at each origin; None: none.
     """
-    for i, (scale, found) in enumerate(raw_from(model, plan, frames, origins, ask)):
-        yield plan.back(plan.calibrated(found, ask.levels, None if shifts is None else shifts[i]), scale)
+    behind = ask._replace(levels=plan.behind(ask.levels))
+    for i, (scale, found) in enumerate(raw_from(model, plan, frames, origins, behind)):
+        shift = None if shifts is None else shifts[i]
+        yield plan.back(plan.calibrated(found, behind.levels, ask.levels, shift), scale)
 
 
 def raw_from(
@@ -307,7 +309,7 @@ def _read_and_follow(
         if pending is None:
             origin = _origin(plan, [frame], [place], [scale], plan.horizon, recent)
             (raw,) = _from_state(model, plan, origin, state, ask, np.random.default_rng(ask.seed))
-            pending = Pending(plan.calibrated(raw, ask.levels, follow.shift))
+            pending = Pending(plan.calibration.apply(raw, ask.levels, follow.shift))
             if plan.known:  # a forecast without its known covariates says nothing about the calibration
                 pending.quantiles[max(0, len(frame.series.known) - place) :] = np.nan
         end = place + min(steps - place, pending.left)
@@ -337,8 +339,10 @@ def forecast_left(model: Network, plan: Plan, left: Left, ask: Ask) -> np.ndarra
     """(h, Q) of the one series of `left`."""
     _check(model, plan, ask)
     rng = np.random.default_rng(ask.seed)
-    (raw,) = _from_state(model, plan, left.origin, left.state, ask, rng)
-    return plan.back(plan.calibrated(raw, ask.levels, left.follow.shift if left.follow else None), left.scales[0])
+    behind = ask._replace(levels=plan.behind(ask.levels))
+    (raw,) = _from_state(model, plan, left.origin, left.state, behind, rng)
+    shift = left.follow.shift if left.follow else None
+    return plan.back(plan.calibrated(raw, behind.levels, ask.levels, shift), left.scales[0])
 
 
 def keep(model: Network, left: Left) -> None:

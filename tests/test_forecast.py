@@ -407,9 +407,11 @@ def test_exponential_smoothing_goes_on_without_a_new_fit():
     t = np.arange(120)
     values = 50 + 10 * np.sin(2 * np.pi * t / 12) + 0.1 * np.random.default_rng(0).normal(size=120)
     values[40] = np.nan
-    fitted = ETS(values[:96], 12)
-    np.testing.assert_allclose(fitted.forecast(values[:96], 12), values[96:108], atol=1.0)
-    np.testing.assert_allclose(fitted.forecast(values[:108], 12), values[108:], atol=1.0)
+    fitted = ETS(values, 96, 12)
+    for origin in (96, 101, 108):
+        np.testing.assert_allclose(fitted.forecast(origin, 12), values[origin : origin + 12], atol=1.0)
+    cut = ETS(np.concatenate([values[:101], np.full(19, 1e6)]), 96, 12)  # what comes later changes nothing
+    np.testing.assert_array_equal(cut.forecast(101, 12), fitted.forecast(101, 12))
 
 
 def test_only_forecasters_forecast(tmp_path):

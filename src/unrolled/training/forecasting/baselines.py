@@ -2,8 +2,8 @@
 
 Axes     (T,) a history with NaN where missing, (h,) the steps after it.
 Source   ETS by statsmodels (Hyndman et al., 2008): additive errors, damped additive trend, additive season. Its
-         parameters are fitted once a series, on what stands before the first origin; at later origins the states go
-         on with them.
+         parameters are fitted once a series, on what stands before the first origin; with them the states then go
+         through the values after it, and a later origin forecasts from the state there.
 """
 
 from __future__ import annotations
@@ -40,28 +40,32 @@ def seasonal_naive(history: np.ndarray, horizon: int, season: int) -> np.ndarray
 class ETS:
     """Exponential smoothing of one series.
 
+    Args:
+        values: (T,) all of it.
+        begin: how many of the values the parameters are fitted on; origins follow.
+
     Raises:
         MissingExtra: statsmodels is not installed; the message says how to get it.
     """
 
-    def __init__(self, history: np.ndarray, season: int) -> None:
-        self._model = require("statsmodels.tsa.exponential_smoothing.ets", "forecast").ETSModel
+    def __init__(self, values: np.ndarray, begin: int, season: int) -> None:
+        model = require("statsmodels.tsa.exponential_smoothing.ets", "forecast").ETSModel
         self.season = season
-        self.parameters: Any = None
-        values = self._filled(history)[-LONGEST_FIT:]
-        self.options: dict[str, Any] = {"error": "add", "trend": "add", "damped_trend": True}
-        if season > 1 and len(values) >= 2 * season + 2:
-            self.options |= {"seasonal": "add", "seasonal_periods": season}
+        self.start = max(0, begin - LONGEST_FIT)
+        filled = self._filled(values)[self.start :]
+        fitted_on = filled[: begin - self.start]
+        options: dict[str, Any] = {"error": "add", "trend": "add", "damped_trend": True}
+        if season > 1 and len(fitted_on) >= 2 * season + 2:
+            options |= {"seasonal": "add", "seasonal_periods": season}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an optimiser that stops early still gives the best it found
-            self.parameters = self._model(values, **self.options).fit(disp=False, maxiter=200).params
+            parameters = model(fitted_on, **options).fit(disp=False, maxiter=200).params
+            self.states: Any = model(filled, **options).smooth(parameters)
 
-    def forecast(self, history: np.ndarray, horizon: int) -> np.ndarray:
-        """(h,) from a history that may be longer than the one it was fitted on."""
-        values = self._filled(history)[-LONGEST_FIT:]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return np.asarray(self._model(values, **self.options).smooth(self.parameters).forecast(horizon))
+    def forecast(self, origin: int, horizon: int) -> np.ndarray:
+        """(h,) from the values before `origin`."""
+        first = origin - self.start
+        return np.asarray(self.states.predict(start=first, end=first + horizon - 1, dynamic=True))
 
     def _filled(self, history: np.ndarray) -> np.ndarray:
         """Missing values by what the seasonal naive rule would have said: statsmodels takes none."""

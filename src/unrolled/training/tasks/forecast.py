@@ -8,7 +8,7 @@ Baseline the last value, the last season, and ETS of statsmodels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -179,10 +179,10 @@ class Forecast(Task):
         del train
         rows = self.encode(dataset).rows
         season, horizon = self.plan.season, self.plan.horizon
-        result = {"last value": self._baseline(rows, lambda _row: lambda past: naive(past, horizon))}
+        result = {"last value": self._baseline(rows, lambda values, _: lambda at: naive(values[:at], horizon))}
         if season > 1:
             result["last season"] = self._baseline(
-                rows, lambda _row: lambda past: seasonal_naive(past, horizon, season)
+                rows, lambda values, _: lambda at: seasonal_naive(values[:at], horizon, season)
             )
         wanted = self.recipe.compare_with
         if wanted == "ets" or (wanted == "auto" and len(rows) <= FEW):
@@ -196,17 +196,19 @@ class Forecast(Task):
             self._notes.append(f"ETS is not beside it: {len(rows):,} fits take long; --compare-with ets makes them")
         return result
 
-    def _ets(self, row: Any) -> Any:
-        fitted = ETS(row.series.target[: row.series.begin], self.plan.season)
-        return lambda past: fitted.forecast(past, self.plan.horizon)
+    def _ets(self, values: np.ndarray, begin: int) -> Callable[[int], np.ndarray]:
+        fitted = ETS(values, begin, self.plan.season)
+        return lambda at: fitted.forecast(at, self.plan.horizon)
 
-    def _baseline(self, rows: Sequence[Any], rule_of: Any) -> Numbers:
+    def _baseline(self, rows: Sequence[Any], rule: Callable[[np.ndarray, int], Callable[[int], np.ndarray]]) -> Numbers:
+        """`rule` takes a series and the begin of its part, and gives a forecast for each origin."""
         scores = ForecastScores(())
         for row in rows:
-            rule, scale = rule_of(row), naive_scale(row.series.target[: row.series.begin], self.plan.season)
+            values, begin = row.series.target, row.series.begin
+            forecast, scale = rule(values, begin), naive_scale(values[:begin], self.plan.season)
             for at in self._origins(row.series):
-                actual = row.series.target[at : at + self.plan.horizon]
-                scores.update(actual, rule(row.series.target[:at])[: len(actual)], None, scale)
+                actual = values[at : at + self.plan.horizon]
+                scores.update(actual, forecast(at)[: len(actual)], None, scale)
         return scores.compute()
 
     def report(self, model: nn.Module, dataset: Dataset, train: TrainingPart) -> Any:

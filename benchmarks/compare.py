@@ -22,13 +22,14 @@ RECIPE = {
     "embedding": 64,
     "batch_size": 32,
     "chunk": 64,
-    "epochs": 2,
+    "epochs": 6,
     "learning_rate": 3e-3,
     "warmup": 0.2,
     "patience": None,
     "threads": 1,
 }
 PARAMETERS, SEEDS = 100_000, (0, 1, 2)
+RATES = (1e-3, 3e-3, 1e-2)  # each cell takes the one that validates best
 QUANTITIES = (
     ("training", "seconds", "One training step, seconds", 1.0, ".3f"),
     ("training", "saved_bytes", "Kept for the backward pass, MiB", MIB, ".1f"),
@@ -43,7 +44,7 @@ def run() -> dict[str, Any]:
     from unrolled.training.compare import Plan, compare
 
     with tempfile.TemporaryDirectory() as scratch:
-        plan = Plan(Recipe(**RECIPE), seeds=SEEDS, parameters=PARAMETERS)
+        plan = Plan(Recipe(**RECIPE), seeds=SEEDS, parameters=PARAMETERS, learning_rates=RATES)
         record = compare(plan, out=Path(scratch) / "compare", note=lambda text: print(text, flush=True))
     PATH.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return json.loads(PATH.read_text(encoding="utf-8"))

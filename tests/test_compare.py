@@ -73,6 +73,7 @@ def test_the_exponent_is_the_slope() -> None:
     assert bent.tail == pytest.approx(2.0)
     assert 1.0 < bent.all < 2.0
     assert fit(lengths, [[0.0], [2.0], [4.0], [8.0]]) == (1.0, 1.0, 1.0, 1.0)
+    assert fit(lengths[:2], [[1.0], [2.0]]) is None
     assert fit([128], [[1.0]]) is None
     spread = fit(lengths, [[1.0, 1.0], [2.0, 2.0], [4.0, 4.0], [8.0, 32.0]])
     assert spread is not None
@@ -178,7 +179,7 @@ def test_a_comparison(task: str, tmp_path: Path) -> None:
     data = make(tmp_path / {"classify": "a.csv", "tag": "a.conll", "lm": "a.txt", "seq2seq": "a.tsv"}[task])
     more = {"format": "documents", "chunk": 8} if task == "lm" else {}
     recipe = Recipe(task=task, data=str(data), embedding=4, hidden=24, epochs=1, threads=1, **more)
-    plan = Plan(recipe, seeds=(0, 1), tolerance=0.1, lengths=(128, 256) if task == "lm" else ())
+    plan = Plan(recipe, seeds=(0, 1), tolerance=0.1, lengths=(64, 128, 256) if task == "lm" else ())
     told: list[str] = []
     record = compare(plan, out=tmp_path / "out", note=told.append)
     assert json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8")) == record
@@ -197,7 +198,7 @@ def test_a_comparison(task: str, tmp_path: Path) -> None:
     assert len(record["findings"]) == 6
     assert any("lstm: hidden" in line for line in told)
     if task == "lm":
-        assert len(cells["transformer"]["growth"]["token"]) == 2
+        assert len(cells["transformer"]["growth"]["token"]) == 3
         assert cells["transformer"]["growth"]["exponents"]["token_state_bytes"]["tail"] == pytest.approx(1, abs=0.02)
 
 

@@ -36,7 +36,7 @@ class Fit(NamedTuple):
 
 
 def fit(lengths: Sequence[int], costs: Sequence[Sequence[float]]) -> Fit | None:
-    """The exponents of costs, one list of repetitions a length; None with fewer than two lengths.
+    """The exponents of costs, one list of repetitions a length; None with fewer than three, as two fit any line.
 
     A length with a cost of 0, too small to be measured, does not count.
 
@@ -44,7 +44,7 @@ def fit(lengths: Sequence[int], costs: Sequence[Sequence[float]]) -> Fit | None:
     Fit(all=2.0, tail=2.0, least=2.0, largest=2.0)
     """
     measured = [pair for pair in zip(lengths, costs, strict=True) if min(pair[1]) > 0]
-    if len(measured) < 2:
+    if len(measured) < TAIL:
         return None
     lengths, costs = zip(*measured, strict=True)
     middle = [statistics.median(cost) for cost in costs]

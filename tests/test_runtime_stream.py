@@ -348,9 +348,11 @@ def test_single_steps_give_the_scores_of_the_whole(name: str, tmp_path: Path) ->
     for features in things(model):
         rows = [model.reading.encode(model.item(features[: n + 1], "x")) for n in range(len(features))]
         wanted = model.scores(rows)
-        for row, right in zip(features.tolist(), wanted, strict=True):
-            np.testing.assert_allclose(steps(row), right if right.ndim == 1 else right[-1], rtol=1e-5, atol=2e-6)
-        steps.reset()
+        forms = (features, features.tolist(), features.astype(np.float64)[:, None], np.repeat(features, 2, 0)[::2])
+        for form in forms:
+            for row, right in zip(form, wanted, strict=True):
+                np.testing.assert_allclose(steps(row), right if right.ndim == 1 else right[-1], rtol=1e-5, atol=2e-6)
+            steps.reset()
 
 
 def test_single_steps_of_what_has_none(tmp_path: Path) -> None:

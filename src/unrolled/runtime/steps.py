@@ -1,18 +1,26 @@
 """One stream, one step at a time, as fast as Python lets it: for loops in which a microsecond counts.
 
 Axes     D channels, H features, C classes or tags. `Stream.push` does the same with checks and words around it.
+Variant  The state of the top layer stands in one array with a 1 behind it, and the weights of the head with their bias:
+         scores are one product. A mean of states is taken of their scores instead, in float64: the head is linear.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy import add, multiply, subtract
 
 from unrolled.errors import RunError, expected
+from unrolled.runtime.heads import Max, Mean, Pooling
 from unrolled.runtime.inputs import Features
 
 __all__ = ["ModelSteps"]
+
+FLOAT32 = np.dtype(np.float32)
 
 
 class ModelSteps:
@@ -30,18 +38,32 @@ class ModelSteps:
         if model.body.recurrent.shape.bidirectional:
             raise RunError(expected("steps", "a model of one direction", "a bidirectional one"))
         self._mean, self._factor = inputs.mean, 1 / inputs.scale
-        self._x = np.zeros((1, inputs.width), np.float32)
-        self._row = self._x[0]
-        self._recurrent, self._pooling = model.body.recurrent, getattr(model, "pooling", None)
-        # Sums are float64: a product of two types would turn the weights at every step.
-        summed = self._pooling is not None and "sum" in self._pooling.NAMES
-        kind = np.float64 if summed else np.float32
-        self._weight, self._bias = model.output.weight.astype(kind, order="C"), model.output.bias.astype(kind)
+        self._x = np.zeros(inputs.width, np.float32)
+        self._recurrent = model.body.recurrent
+        self._pooling: Pooling | None = getattr(model, "pooling", None)
+        self._head = np.ascontiguousarray(np.column_stack([model.output.weight.T, model.output.bias]))  # (C, H + 1)
+        self._scores = np.zeros(len(self._head), np.float32)
+        self._say = self._scorer()
         self.reset()
+
+    def _scorer(self) -> Callable[[], np.ndarray]:
+        if self._pooling is None or type(self._pooling) is Pooling:
+            return self._last_scores
+        kinds = {Mean: self._mean_scores, Max: self._largest_scores}
+        return kinds.get(type(self._pooling), self._pooled_scores)
 
     def reset(self) -> None:
         """Start again."""
-        self._steps, self._count = self._recurrent.steps(), 0
+        state = self._recurrent.start(1)
+        top = np.ones(state[0].shape[-1] + 1, np.float32)
+        top[:-1] = state[0][-1, 0]
+        parts = [[part[0] for part in layer] for layer in zip(*state, strict=True)]
+        parts[-1][0] = top[:-1]
+        inputs = [self._x, *(part[0] for part in parts)]
+        layers = zip(self._recurrent.layers, inputs, parts, strict=False)
+        self._calls = [partial(layer.step, x, *part) for layer, x, part in layers]  # every array stays where it is
+        self._top, self._count = top, 0
+        self._summed, self._largest = np.zeros(len(self._head)), np.full(len(top), -np.inf, np.float32)
         self._sums = {} if self._pooling is None else self._pooling.start(1)
 
     def __call__(self, features: Any) -> np.ndarray:
@@ -49,12 +71,29 @@ class ModelSteps:
 
         The values are not checked: NaN goes through.
         """
-        row = self._row
-        row[...] = features
-        row -= self._mean
-        row *= self._factor
-        out = self._steps(self._x)
-        if self._pooling is not None:
-            self._count += 1
-            out = self._pooling.step(out, self._sums, self._count)
-        return (out @ self._weight)[0] + self._bias
+        x = self._x
+        if features.__class__ is not np.ndarray or features.dtype is not FLOAT32 or features.shape != x.shape:
+            x[...] = features
+            features = x
+        subtract(features, self._mean, x)
+        multiply(x, self._factor, x)
+        for step in self._calls:
+            step()
+        return self._say()
+
+    def _last_scores(self) -> np.ndarray:
+        return self._head.dot(self._top)
+
+    def _mean_scores(self) -> np.ndarray:
+        self._count += 1
+        add(self._summed, self._head.dot(self._top, self._scores), self._summed)
+        return self._summed / self._count
+
+    def _largest_scores(self) -> np.ndarray:
+        return self._head.dot(np.maximum(self._largest, self._top, out=self._largest))
+
+    def _pooled_scores(self) -> np.ndarray:
+        assert self._pooling is not None
+        self._count += 1
+        pooled = self._pooling.step(self._top[None, :-1], self._sums, self._count)
+        return self._head[:, :-1].dot(pooled[0]) + self._head[:, -1]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from test_forecast import COLUMNS, many, ready, recipe, series, walk, write
+from small_forecasts import COLUMNS, many, ready, recipe, series, walk, write
 from test_runtime import close
 from test_runtime_forecast import later
 from unrolled import runtime

@@ -8,88 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from small_forecasts import COLUMNS, many, ready, recipe, series, walk, write
 from unrolled import bundle
 from unrolled.data import Dataset, Item
-from unrolled.data.calendar import Frequency
-from unrolled.data.series import Series, split_in_time
+from unrolled.data.series import split_in_time
 from unrolled.errors import DataError, RecipeError, RunError
 from unrolled.training import Recipe, load, resume, train
-from unrolled.training.forecasting.baselines import naive, seasonal_naive
-from unrolled.training.forecasting.metrics import ForecastScores, naive_scale
 from unrolled.training.forecasting.rolling import Ask, forecast_from, forecast_left, go_on, keep, remember
 from unrolled.training.forecasting.windows import _cut, batches, cuts_of, window_batch
-from unrolled.training.tasks.forecast import Forecast
-
-SMALL = {
-    "task": "forecast", "horizon": 3, "lookback": 8, "hidden": 6, "batch_size": 8, "epochs": 2, "epoch_windows": 16,
-    "log_every": 1, "paths": 20, "compare_with": "none", "schedule": "constant", "output_dropout": 0.0, "season": 4,
-    "quantiles": (0.1, 0.5, 0.9),
-}  # fmt: skip
-
-
-def recipe(**changes):
-    return Recipe(**{"data": "loads.csv", **SMALL, **changes})
-
-
-def series(values, name="a", known=None, past=None, **changes):
-    values = np.asarray(values, np.float64)
-    known = np.zeros((len(values), 0)) if known is None else np.asarray(known, np.float64)[:, None]
-    past = np.zeros((len(values), 0)) if past is None else np.asarray(past, np.float64)[:, None]
-    fields = {"start": 0, "frequency": Frequency(1, "steps"), "dates": False}
-    return Series(
-        **{
-            "id": name,
-            "where": f"loads.csv:{name}",
-            "target": values,
-            "known": known,
-            "past": past,
-            **fields,
-            **changes,
-        }
-    )
-
-
-def walk(steps, seed=0):
-    return 10 + np.random.default_rng(seed).normal(size=steps).cumsum()
-
-
-def ready(parts, **changes):
-    """A task that has measured these training parts, and its untrained model with random weights everywhere."""
-    data = Dataset([Item(one.where, series=one) for one in parts], "loads.csv[train]")
-    task = Forecast.prepare(recipe(**changes), data)
-    torch.manual_seed(1)
-    model = task.build().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0, 0.3)
-    return task, model
-
-
-def write(tmp_path, many, columns=("promo", "temp"), name="loads.csv"):
-    lines = [",".join(["place", "day", "y", *columns])]
-    for one in many:
-        for step in range(len(one.known)):
-            value = f"{one.target[step]:.6f}" if step < len(one) and np.isfinite(one.target[step]) else ""
-            past = f"{one.past[step, 0]:.6f}" if step < len(one) and one.past.size else ""
-            row = [one.id, str(one.start + step), value, *([f"{one.known[step, 0]:g}", past][: len(columns)])]
-            lines.append(",".join(row))
-    path = tmp_path / name
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def many(count=3, steps=60, ahead=0):
-    rng = np.random.default_rng(3)
-    found = []
-    for i in range(count):
-        size = steps + 7 * i
-        one = series(walk(size, i) * (i + 1), "abcdef"[i], rng.integers(0, 2, size + ahead), rng.normal(size=size))
-        found.append(one)
-    return found
-
-
-COLUMNS = {"id": "place", "time": "day", "target": "y", "known": ("promo",), "past": ("temp",)}
-
 
 # what a forecast uses
 
@@ -368,50 +294,6 @@ def test_a_pattern_is_learnt():
     season = task.baselines(part, lambda: None)["last season"]
     assert found["mase"] < 0.3 * season["mase"], (found, season)
     assert 0.5 < found["coverage"] <= 1
-
-
-# scores and baselines
-
-
-def test_scores_by_hand():
-    scores = ForecastScores((0.1, 0.5, 0.9))
-    actual, point = np.array([10.0, np.nan, 20.0]), np.array([8.0, 5.0, 24.0])
-    quantiles = np.array([[7.0, 8.0, 11.0], [0, 0, 0], [22.0, 24.0, 30.0]])
-    scores.update(actual, point, quantiles, 2.0)
-    found = scores.compute()
-    assert found["mase"] == pytest.approx((2 + 4) / 2 / 2)
-    assert found["mae"] == pytest.approx(3)
-    assert found["smape"] == pytest.approx(100 * (2 / 18 + 4 / 44))
-    pinball = [(0.1 * 3 + 0.5 * 2 + 0.1 * 1), (0.9 * 2 + 0.5 * 4 + 0.1 * 10)]
-    assert found["crps"] == pytest.approx(2 * sum(pinball) / 3 / 2 / 2)
-    assert (found["coverage"], found["items"]) == (0.5, 2)
-    scores.update(np.array([3.0]), np.array([1.0]), np.array([[0.0, 1.0, 4.0]]), float("nan"))
-    assert scores.unscaled == 1
-    assert scores.compute()["mase"] == found["mase"]
-    with pytest.raises(DataError, match="values to score"):
-        ForecastScores(()).compute()
-
-
-def test_baselines_by_hand():
-    history = np.array([1.0, 2, 3, 4, 5, np.nan, 7, np.nan])
-    np.testing.assert_array_equal(naive(history, 2), [7, 7])
-    np.testing.assert_array_equal(seasonal_naive(history, 6, 4), [5, 2, 7, 4, 5, 2])
-    assert naive_scale(history, 4) == pytest.approx(4.0)
-    assert naive_scale(np.array([1.0, 3.0]), 4) == 2.0
-    assert np.isnan(naive_scale(np.full(9, 2.0), 4))
-
-
-def test_exponential_smoothing_goes_on_without_a_new_fit():
-    from unrolled.training.forecasting.baselines import ETS
-
-    t = np.arange(120)
-    values = 50 + 10 * np.sin(2 * np.pi * t / 12) + 0.1 * np.random.default_rng(0).normal(size=120)
-    values[40] = np.nan
-    fitted = ETS(values, 96, 12)
-    for origin in (96, 101, 108):
-        np.testing.assert_allclose(fitted.forecast(origin, 12), values[origin : origin + 12], atol=1.0)
-    cut = ETS(np.concatenate([values[:101], np.full(19, 1e6)]), 96, 12)  # what comes later changes nothing
-    np.testing.assert_array_equal(cut.forecast(101, 12), fitted.forecast(101, 12))
 
 
 def test_only_forecasters_forecast(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from test_forecast import COLUMNS, many, ready
+from small_forecasts import COLUMNS, many, ready
 from test_runtime import close
 from unrolled import runtime
 from unrolled.data import Dataset, Item

@@ -99,6 +99,13 @@ class ForecastFields(Fields):
         "none",
         tasks="forecast",
     )
+    loss_units: Literal["scale", "data"] = field(
+        "Forecasting",
+        "What an error of 1 means in training: the scale of its series, so that all count alike, or a unit of the data, "
+        "which after transform log is a percentage.",
+        "scale",
+        tasks="forecast",
+    )
     lags: tuple[int, ...] = field(
         "Forecasting", "Steps back whose values go into each step. None given: the last three, one season.", (),
         tasks="forecast",

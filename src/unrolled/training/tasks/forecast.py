@@ -8,6 +8,7 @@ Baseline the last value, the last season, and ETS of statsmodels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -128,6 +129,8 @@ class Forecast(Task):
         levels = torch.tensor(self.plan.layout.levels, device=raw.device)
         scale = batch.scale.view(-1, *[1] * (batch.targets.dim() - 1))
         losses = forecast_loss(self.plan.layout.output, raw, batch.targets, scale=scale, levels=levels)
+        if self.recipe.loss_units == "data":
+            losses = losses * (scale / math.exp(self.plan.size[0]))  # a usual series counts as it did
         return losses.masked_fill(~batch.mask, 0)
 
     # scores

@@ -19,6 +19,7 @@ help:
 	@echo "make test    install what tests need, then style, types and all tests"
 	@echo "make check   style and types only"
 	@echo "make native-test   the C++ core alone: its tests, then the same under the address, undefined and thread sanitizers"
+	@echo "make lab     build the interactive page from lab/ (needs Node and npm)"
 	@echo "make assembly      do the inner loops keep their sums in registers?"
 	@echo "make arm-test      the C++ core cross-compiled for Arm and run in an emulator"
 	@echo "make format  rewrite the files in the house style"
@@ -43,8 +44,17 @@ check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# The page as it is committed in src/unrolled/lab/static. Tests need node_modules too: they build the page again and compare.
+lab/node_modules/.package-lock.json: lab/package.json lab/package-lock.json
+	cd lab && npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+.PHONY: lab
+lab: $(VENV)/.test lab/node_modules/.package-lock.json
+	$(BIN)/python tools/build_lab.py
+
 # Two workers with one thread each: results do not depend on it, and two cores are not fought over.
-test: check native-test
+test: check native-test lab/node_modules/.package-lock.json
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2
 
 # The C++ core without Python. A sanitizer needs no speed and builds what it can find faults in: memory is watched with

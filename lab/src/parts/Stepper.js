@@ -1,0 +1,72 @@
+// Next, Back, Play, Reset, a timeline, and the keys of all of them.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { html } from "../html.js";
+import { t } from "../i18n.js";
+import { Button, Controls, Slider } from "./controls.js";
+
+const PACE = 1100; // ms a step while playing
+
+/** True where a key belongs to the element that has the focus. */
+function takesKeys(target, key) {
+  if (target.closest("[data-own-keys]")) return true;
+  if (target.matches("input, select, textarea")) return true;
+  return key === " " && target.closest("button, a, summary, [role=button]") !== null;
+}
+
+/**
+ * @param {number} length number of steps
+ * @param {number} step how many have been made, 0 to length
+ * @param {(step: number) => void} onStep
+ * @param {string} [word] key of the sentence that names a step, with {step} and {length}
+ */
+export function Stepper({ length, step, onStep, onReset, word = "stepper.at", name = "step" }) {
+  const [playing, play] = useState(false);
+  const latest = useRef();
+  latest.current = { step, length, onStep };
+  const move = (to) => {
+    const { step, length, onStep } = latest.current;
+    const next = Math.min(Math.max(to, 0), length);
+    if (next !== step) onStep(next);
+  };
+
+  useEffect(() => {
+    if (!playing) return undefined;
+    const timer = setInterval(() => {
+      const { step, length } = latest.current;
+      if (step >= length) play(false);
+      else move(step + 1);
+    }, PACE);
+    return () => clearInterval(timer);
+  }, [playing]);
+
+  useEffect(() => {
+    const press = (event) => {
+      if (event.altKey || event.ctrlKey || event.metaKey || takesKeys(event.target, event.key)) return;
+      const { step, length } = latest.current;
+      const to = { ArrowRight: step + 1, " ": step + 1, ArrowLeft: step - 1, Home: 0, End: length }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      play(false);
+      move(to);
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+
+  const by = (to) => () => {
+    play(false);
+    move(to);
+  };
+  const start = () => {
+    if (!playing && step >= length) move(0);
+    play(!playing);
+  };
+  const say = t(word, { step, length });
+  return html`<${Controls} label=${t("stepper.label")}>
+    <${Button} onClick=${by(step - 1)} aria-disabled=${String(step === 0)} data-do="back">${t("stepper.back")}<//>
+    <${Button} onClick=${by(step + 1)} aria-disabled=${String(step === length)} data-do="next" class="main">${t("stepper.next")}<//>
+    <${Button} onClick=${start} aria-pressed=${String(playing)} data-do="play">${t(playing ? "stepper.pause" : "stepper.play")}<//>
+    <${Button} onClick=${() => (play(false), onReset ? onReset() : move(0))} data-do="reset">${t("stepper.reset")}<//>
+    <${Slider} label=${t("stepper.timeline")} value=${step} min=${0} max=${length} step=${1} text=${say} name=${name} onInput=${(to) => by(to)()} />
+  <//>`;
+}

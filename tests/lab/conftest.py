@@ -1,0 +1,68 @@
+"""One Chromium for all tests of the page, offline, in which any error on the console and any request is a failure."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from lab_pages import Shown, lab_data, watch
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+from unrolled.lab import render
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    executable = shutil.which("chromium")
+    assert executable, "chromium is not installed: apt-get install chromium fonts-wqy-microhei"
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(offline=True, accept_downloads=True, viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(10_000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page_of(context: BrowserContext) -> Iterator[Callable[..., Shown]]:
+    """page_of(path, "view=V1&step=2") opens a file, which must be without fault until the test ends."""
+    opened: list[Shown] = []
+
+    def open_page(path: Path, address: str = "lang=en", width: int = 1280) -> Shown:
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": 900})
+        shown = Shown(page, watch(page))
+        opened.append(shown)
+        page.goto(f"{path.as_uri()}#{address}")
+        page.wait_for_selector("main")
+        return shown
+
+    yield open_page
+    for shown in opened:
+        shown.sound()
+        shown.page.close()
+
+
+@pytest.fixture(scope="session")
+def lab_html(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lab") / "lab.html"
+    path.write_text(render(lab_data(), title="lab"), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def lab(page_of: Callable[..., Shown], lab_html: Path) -> Callable[..., Shown]:
+    """lab("view=V1&step=2") opens the lab there, in English unless the address says otherwise."""
+
+    def open_lab(address: str, width: int = 1280) -> Shown:
+        return page_of(lab_html, address if "lang=" in address else f"{address}&lang=en", width)
+
+    return open_lab

@@ -1,0 +1,161 @@
+"""Build the interactive page: sources in lab/, results in src/unrolled/lab/static/, which are committed.
+
+    python tools/build_lab.py             build
+    python tools/build_lab.py --out DIR   build elsewhere (a test compares the two)
+
+Needs lab/node_modules (`npm ci` in lab/), latex2mathml and PyYAML. The same sources give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import latex2mathml.converter
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+LAB = ROOT / "lab"
+WORK = LAB / "build"
+STATIC = ROOT / "src" / "unrolled" / "lab" / "static"
+LANGUAGES = ("en", "zh")
+LARGEST_SCRIPT = 350 * 1024
+
+
+class BuildError(Exception):
+    """A source of the page is wrong: which file, and what about it."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=STATIC, help="folder to write")
+    out = parser.parse_args().out
+    try:
+        build(out)
+    except BuildError as error:
+        sys.exit(f"build_lab: {error}")
+
+
+def build(out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    write(out / "content.json", json.dumps(content(), ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n")
+    used = bundle(out)
+    write(out / "THIRD_PARTY.txt", third_party(used))
+    names = ("lab.js", "lab.css", "content.json", "THIRD_PARTY.txt")
+    sums = (f"{hashlib.sha256((out / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    write(out / "SHA256SUMS", "".join(sums))
+    for name in names:
+        print(f"{(out / name).stat().st_size:8d}  {name}")
+    if (size := (out / "lab.js").stat().st_size) > LARGEST_SCRIPT:
+        raise BuildError(f"lab.js: expected at most {LARGEST_SCRIPT} bytes, found {size}")
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def content() -> dict[str, Any]:
+    """What the page reads as content: texts and quiz in both languages, the glossary, equations as trees."""
+    return {
+        "texts": {language: texts(language) for language in LANGUAGES},
+        "quiz": {language: read_yaml(LAB / "quiz" / f"{language}.yaml") for language in LANGUAGES},
+        "glossary": read_yaml(LAB / "glossary.yaml"),
+        "equations": {name: equation(name, source) for name, source in read_yaml(LAB / "equations.yaml").items()},
+    }
+
+
+def texts(language: str) -> dict[str, str]:
+    """All dictionaries of a language as one. A key may stand in one file only."""
+    merged: dict[str, str] = {}
+    for path in sorted((LAB / "i18n" / language).glob("*.json")):
+        try:
+            own = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=no_twice(path))
+        except json.JSONDecodeError as error:
+            raise BuildError(f"{path.relative_to(ROOT)}: {error}") from None
+        if twice := sorted(merged.keys() & own.keys()):
+            raise BuildError(f"{path.relative_to(ROOT)}: {twice[0]} stands in another file too")
+        merged |= own
+    return merged
+
+
+def no_twice(path: Path) -> Any:
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in found]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BuildError(f"{path.relative_to(ROOT)}: {twice} stands here twice")
+        return dict(found)
+
+    return pairs
+
+
+def read_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def equation(name: str, source: str) -> list[Any]:
+    """LaTeX as a tree [tag, attributes, …children] of MathML; the page makes elements of it, never markup of a text."""
+    try:
+        mathml = latex2mathml.converter.convert(source)
+    except Exception as error:
+        raise BuildError(f"lab/equations.yaml: {name}: {source!r} is not LaTeX that can be read ({error!r})") from error
+    return tree(ElementTree.fromstring(mathml))
+
+
+def tree(element: ElementTree.Element) -> list[Any]:
+    children: list[Any] = [element.text] if element.text and element.text.strip() else []
+    children += [tree(child) for child in element]
+    attributes = {key: value for key, value in element.attrib.items() if key != "xmlns"}
+    return [element.tag.split("}")[-1], attributes, *children]
+
+
+def bundle(out: Path) -> list[Path]:
+    """Run esbuild; which files of node_modules it put in."""
+    WORK.mkdir(exist_ok=True)
+    styles = sorted((LAB / "styles").glob("*.css"), key=lambda path: (path.name != "base.css", path.name))
+    write(WORK / "lab.css", "".join(f'@import "../styles/{path.name}";\n' for path in styles))
+    esbuild = LAB / "node_modules" / ".bin" / "esbuild"
+    if not esbuild.exists():
+        raise BuildError("lab/node_modules: esbuild is not installed. Run `npm ci` in lab/ first.")
+    common = ["--bundle", "--minify", "--charset=utf8", "--legal-comments=none", "--log-level=warning"]
+    targets = "--target=chrome109,firefox115,safari16.4"
+    script = ["src/main.js", "--format=iife", f"--outfile={out.resolve() / 'lab.js'}", "--metafile=build/meta.json"]
+    sheet = ["build/lab.css", f"--outfile={out.resolve() / 'lab.css'}"]
+    for entry in (script, sheet):
+        done = subprocess.run([str(esbuild), *entry, *common, targets], cwd=LAB, check=False)
+        if done.returncode:
+            raise BuildError(f"esbuild failed on lab/{entry[0]}")
+    inputs = json.loads((WORK / "meta.json").read_text(encoding="utf-8"))["outputs"]
+    names = {name for found in inputs.values() for name, part in found["inputs"].items() if part["bytesInOutput"]}
+    return [LAB / name for name in sorted(names) if name.startswith("node_modules/")]
+
+
+def third_party(used: list[Path]) -> str:
+    """The licences of what lab.js contains."""
+    packages = sorted({package_of(path) for path in used})
+    parts = ["lab.js contains the packages below. Each is used under the licence that follows its name.\n"]
+    for package in packages:
+        about = json.loads((package / "package.json").read_text(encoding="utf-8"))
+        licences = [path for path in sorted(package.iterdir()) if path.name.lower().startswith(("licen", "copying"))]
+        if not licences:
+            raise BuildError(f"{package.relative_to(ROOT)}: no licence file")
+        heading = f"{about['name']} {about['version']} ({about['license']})"
+        text = licences[0].read_text(encoding="utf-8").replace("\r\n", "\n").strip()
+        parts.append(f"{'-' * len(heading)}\n{heading}\n{'-' * len(heading)}\n\n{text}\n")
+    return "\n".join(parts)
+
+
+def package_of(path: Path) -> Path:
+    """The folder of the package that a file belongs to."""
+    parts = path.relative_to(LAB / "node_modules").parts
+    return LAB / "node_modules" / Path(*parts[: 2 if parts[0].startswith("@") else 1])
+
+
+if __name__ == "__main__":
+    main()

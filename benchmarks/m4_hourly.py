@@ -30,6 +30,7 @@ RECIPE = {
     "valid_steps": 48,
     "scaler": "window",
     "transform": "log",
+    "loss_units": "data",  # as sMAPE counts
     "constant": "keep",
     "head": "direct",
     "output": "quantile",

@@ -18,6 +18,7 @@ from runtime_models import chained, make, rows_of_features
 from test_runtime import SOURCE
 from unrolled import runtime
 from unrolled.cli import main
+from unrolled.cli.sessions import Session
 
 NAMES = ("a", "b", "c")
 
@@ -97,6 +98,48 @@ def test_many_ids_and_many_rows(sensor: Path) -> None:
     for one, other in zip(pieces, whole, strict=True):
         assert (one["id"], one["label"]) == (other["id"], other["label"])
         assert one["probability"] == pytest.approx(other["probability"], abs=3e-6)
+
+
+ODD = (
+    '{"id": "a", "a": 1, "b": 2, "c": 3}',
+    '{"id": "],\\n[", "a": 1.5, "b": -2e3, "c": 0}',
+    ' {"c": 1, "b": "2", "a": true, "id": 7, "more": [1, 2]} \r',
+    "",
+    '{"id": "詩", "a": 1, "b": 2, "c": 1e-9}',
+)
+BROKEN = (
+    ('{"id": "a", "a": 1, "b": 2, "c": 3', '"x": 4}'),
+    ('{"id": "a", "a": 1, "b": 2, "c": 3}, {"id": "b", "a": 1, "b": 2, "c": 3}',),
+    ('{"id": "a", "a": 1, "b": 2, "c": 3}],[{"id": "b", "a": 1, "b": 2, "c": 3}',),
+    ('{"id": "a', 'b", "a": 1, "b": 2, "c": 3}'),
+    ('{"id": "a", "a": NaN, "b": 2, "c": 3}',),
+    ('{"id": "a", "a": 1e60, "b": 2, "c": 3}',),
+    ('{"id": null, "a": 1, "b": 2, "c": 3}',),
+    ('{"id": "a", "a": null, "b": 2, "c": 3}',),
+    ('{"id": "a", "b": 2, "c": 3}',),
+    ("[1, 2, 3]",),
+    ('{"id": [1], "a": 1, "b": 2, "c": 3}',),
+)
+
+
+@pytest.mark.parametrize("bad", [(), *BROKEN])
+def test_lines_read_together_say_what_they_say_one_by_one(
+    bad: tuple[str, ...], sensor: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answers, the error and the code of a block that is read in one go are those of its lines."""
+    text = "\n".join([*ODD, *ODD, *bad, *ODD]) + "\n"
+    calls = []
+    monkeypatch.setattr(Session, "plain_answers", lambda self, given: calls.append(1) or real(self, given))
+    found = stream(sensor, text, "--id", "id", "--scores", code=1 if bad else 0)
+    assert len(calls) == (0 if bad else 1)
+    said = capsys.readouterr().err
+    monkeypatch.setattr("unrolled.cli.plain.read", lambda *_: None)
+    assert found == stream(sensor, text, "--id", "id", "--scores", code=1 if bad else 0)
+    assert capsys.readouterr().err == said
+    assert len(found) == (8 if bad else 12)
+
+
+real = Session.plain_answers
 
 
 def test_other_forms_of_a_line(sensor: Path) -> None:

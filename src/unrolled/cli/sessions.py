@@ -6,7 +6,6 @@ Axes     T time, R the streams of one call, D channels, C classes.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from unrolled import bundle
 from unrolled.cli.jobs import rounded
 from unrolled.cli.lines import Given
+from unrolled.cli.plain import PADDING, Plain, waves
 from unrolled.data.reading import Row, SideBySide
 from unrolled.errors import BundleError, expected
 from unrolled.runtime import Model
@@ -23,7 +23,6 @@ from unrolled.runtime import Model
 __all__ = ["Session"]
 
 FIRST_ROWS = 16  # streams that there is room for at the start; it doubles
-PADDING = 2  # more would waste memory, less would make more calls
 
 
 class Session:
@@ -39,10 +38,28 @@ class Session:
         self.stream = model.stream(FIRST_ROWS if by_id else 1, lookahead=lookahead)
         self.rows: dict[Any, int] = {} if by_id else {None: 0}
         self._written_ids: dict[Any, str] = {}
-        # One line's steps need not be looked at one by one where each is a row of features for a classifier.
-        self._plain = model.task == "classify" and model.features and lookahead is None
+        # Such lines need not be looked at one by one.
+        self.reads_plain = model.task == "classify" and model.features and lookahead is None
 
     # lines
+
+    def plain_answers(self, given: Plain) -> list[str]:
+        """The same of lines that are one row of measurements each, for a classifier."""
+        rows = [self.rows.get(key) for key in given.keys]
+        known = np.array([self._row(key) for key in given.keys] if None in rows else rows, np.int64)
+        probabilities = np.empty((len(rows), len(self.model.labels)))  # type: ignore[attr-defined]  # of a classifier
+        for wave in waves(known):
+            probabilities[wave.lines] = self._probabilities(given.values[wave.lines], wave.rows, wave.counts)
+        return self._written(given.keys, probabilities)
+
+    def _probabilities(self, steps: np.ndarray, index: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """(N, C) after each of the steps (N, D), which stand stream by stream, `counts` of each of `index`."""
+        rows = np.repeat(np.arange(len(index)), counts)
+        ends = np.arange(1, len(steps) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
+        inputs = np.zeros((len(index), int(counts.max()), steps.shape[-1]), np.float32)
+        inputs[rows, ends - 1] = steps
+        side = SideBySide(inputs, counts, None, None)
+        return self.stream.probabilities(side, index, rows, ends)  # type: ignore[attr-defined]  # of a classifier
 
     def answers(self, given: Sequence[Given]) -> list[str]:
         """A result a line, in the order of the lines."""
@@ -91,7 +108,7 @@ class Session:
             self.stream.reset(again)
         places = [place for row_places in wave.values() for place in row_places]
         index = np.fromiter(wave, np.int64, len(wave))
-        if self._plain and (said := self._labels(given, wave, index, places)) is not None:
+        if self.reads_plain and (said := self._labels(given, wave, index, places)) is not None:
             for place, text in zip(places, said, strict=True):
                 results[place] = text
             return
@@ -117,37 +134,26 @@ class Session:
         if any(type(step) is not list for step in steps):
             return None
         counts = np.fromiter(map(len, wave.values()), np.int64, len(wave))
-        rows = np.repeat(np.arange(len(wave)), counts)
-        ends = np.arange(1, len(steps) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
-        inputs = np.zeros((len(wave), int(counts.max()), len(steps[0])), np.float32)
-        inputs[rows, ends - 1] = steps
-        side = SideBySide(inputs, counts, None, None)
-        probabilities = self.stream.probabilities(side, index, rows, ends)  # type: ignore[attr-defined]
+        probabilities = self._probabilities(np.array(steps, np.float32), index, counts)
         return self._written([given[place].id for place in places], probabilities)
 
     def _written(self, keys: list[Any], probabilities: np.ndarray) -> list[str]:
         """The JSON of many labels: what `_json` writes, without a dict for each."""
-        names = [json.dumps(name, ensure_ascii=False) for name in self.model.labels.tokens]  # type: ignore[attr-defined]
+        names = [json.dumps(name, ensure_ascii=False) for name in self.model.labels.tokens]  # type: ignore[attr-defined]  # of a classifier
         best = probabilities.argmax(-1)
-        likeliest = probabilities[np.arange(len(best)), best].tolist()
-        texts = [
-            f'"label": {names[label]}, "probability": {_number(p)}'
-            for label, p in zip(best.tolist(), likeliest, strict=True)
-        ]
+        labels = [f'"label": {name}, "probability": ' for name in names]
+        numbers = _numbers(probabilities[np.arange(len(best)), best])
+        texts = [labels[label] + number for label, number in zip(best.tolist(), numbers, strict=True)]
         if self.scores:
-            for place, row in enumerate(probabilities.tolist()):
-                pairs = ", ".join(f"{name}: {_number(p)}" for name, p in zip(names, row, strict=True))
+            each = iter(_numbers(probabilities.ravel()))
+            for place in range(len(texts)):
+                pairs = ", ".join(f"{name}: {next(each)}" for name in names)
                 texts[place] += f', "scores": {{{pairs}}}'
         if not self.by_id:
             return [f"{{{text}}}" for text in texts]
-        return [f"{{{self._said(key)}, {text}}}" for key, text in zip(keys, texts, strict=True)]
-
-    def _said(self, key: Any) -> str:
-        """An id as JSON, made once."""
-        said = self._written_ids.get(key)
-        if said is None:
-            said = self._written_ids[key] = f'"id": {json.dumps(key, ensure_ascii=False)}'
-        return said
+        said = self._written_ids
+        said.update((key, f'{{"id": {json.dumps(key, ensure_ascii=False)}, ') for key in keys if key not in said)
+        return [f"{said[key]}{text}}}" for key, text in zip(keys, texts, strict=True)]
 
     def finish(self) -> list[str]:
         """What was held back, where a task holds anything back: the tags that were open, the steps of a lookahead."""
@@ -187,6 +193,9 @@ class Session:
             self.rows = {key: row for row, key in enumerate(given)}
 
 
-def _number(value: float) -> str:
-    """As `rounded` and JSON write it."""
-    return repr(float(f"{value:.6g}")) if math.isfinite(value) else "null"
+def _numbers(values: np.ndarray) -> list[str]:
+    """Each as `rounded` and JSON write it: in one call, since there may be thousands."""
+    texts = ("%.6g " * len(values) % tuple(values.tolist())).split()
+    if not np.isfinite(values).all():
+        texts = [text if text.lstrip("-") not in ("nan", "inf") else "null" for text in texts]
+    return [text if "." in text or "e" in text or text == "null" else f"{text}.0" for text in texts]

@@ -15,10 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
+from unrolled.cli import plain
 from unrolled.cli.lines import Lines
 from unrolled.cli.show import say
+
+if TYPE_CHECKING:
+    from unrolled.cli.sessions import Session
 
 READ_AT_ONCE = 1 << 20  # bytes; a pipe rarely holds more than 65,536
 
@@ -52,14 +56,11 @@ def stream(run: Path, wanted: Wanted) -> None:
         _serve(session, lines, wanted, sys.stdin.buffer, stopping)
 
 
-def _serve(session: Any, lines: Lines, wanted: Wanted, source: IO[bytes], stopping: Stopping) -> None:
+def _serve(session: Session, lines: Lines, wanted: Wanted, source: IO[bytes], stopping: Stopping) -> None:
     saved = time.monotonic()
     try:
         for block in blocks(source, stopping):
-            given, error = lines.read(block, go_on=wanted.go_on)
-            _write(session.answers(given))
-            if error is not None:
-                raise error
+            _answer(session, lines, block, wanted.go_on)
             if wanted.state is not None and time.monotonic() - saved >= wanted.save_every:
                 session.save(wanted.state)
                 saved = time.monotonic()
@@ -68,6 +69,18 @@ def _serve(session: Any, lines: Lines, wanted: Wanted, source: IO[bytes], stoppi
     finally:
         if wanted.state is not None:
             session.save(wanted.state)
+
+
+def _answer(session: Session, lines: Lines, block: Sequence[bytes], go_on: bool) -> None:
+    """Write the results of a block of lines; then, if one of them cannot be used, raise its error."""
+    together = plain.read(lines, block) if session.reads_plain else None
+    if together is not None:
+        _write(session.plain_answers(together))
+        return
+    given, error = lines.read(block, go_on=go_on)
+    _write(session.answers(given))
+    if error is not None:
+        raise error
 
 
 def _write(lines: Sequence[str]) -> None:

@@ -48,6 +48,18 @@ class Pooling:
         del valid, sums, steps
         return out
 
+    def scores(
+        self,
+        out: np.ndarray,
+        valid: np.ndarray,
+        sums: dict[str, np.ndarray],
+        steps: np.ndarray,
+        picked: tuple[np.ndarray, np.ndarray],
+        head: Linear,
+    ) -> np.ndarray:
+        """(N, C) what the head says after the steps `picked`, (N,) places and (N,) rows. `sums` moves on."""
+        return head(self.running(out, valid, sums, steps)[picked].astype(np.float32))
+
     def step(self, out: np.ndarray, sums: dict[str, np.ndarray], count: int) -> np.ndarray:
         """(B, H) after one more step of every row, the `count`th. `sums` moves on."""
         del sums, count
@@ -66,6 +78,23 @@ class Mean(Pooling):
         if len(out):
             sums["sum"] = total[-1]
         return total / np.maximum(steps, 1)[..., None]
+
+    def scores(
+        self,
+        out: np.ndarray,
+        valid: np.ndarray,
+        sums: dict[str, np.ndarray],
+        steps: np.ndarray,
+        picked: tuple[np.ndarray, np.ndarray],
+        head: Linear,
+    ) -> np.ndarray:
+        """The head is linear: the sums of its scores are smaller than those of the states."""
+        if head.weight.shape[1] >= self.width:
+            return super().scores(out, valid, sums, steps, picked, head)
+        total = np.cumsum(out @ head.weight, axis=0, dtype=np.float64)
+        total += sums["sum"] @ head.weight
+        sums["sum"] = sums["sum"] + out.sum(axis=0, dtype=np.float64)
+        return total[picked] / np.maximum(steps[picked], 1)[:, None] + head.bias
 
     def step(self, out: np.ndarray, sums: dict[str, np.ndarray], count: int) -> np.ndarray:
         total = sums["sum"]

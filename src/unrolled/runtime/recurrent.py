@@ -119,11 +119,13 @@ class Recurrent:
             outs = []
             for direction in range(self.shape.directions):
                 index = layer * self.shape.directions + direction
-                before = tuple(np.ascontiguousarray(part[index]) for part in given)
+                before = tuple([np.ascontiguousarray(part[index]) for part in given])
                 out, final = self.layers[index].run(x, before, lengths=lengths, reverse=direction == 1)
                 outs.append(out)
                 finals.append(final)
             x = outs[0] if len(outs) == 1 else np.concatenate(outs, axis=-1)
+        if len(finals) == 1:  # a new axis costs less than a stack of one
+            return x, tuple([part[None] for part in finals[0]])
         return x, tuple(np.stack(part) for part in zip(*finals, strict=True))
 
     def steps(self, rows: int = 1) -> Steps:

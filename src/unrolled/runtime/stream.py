@@ -7,6 +7,7 @@ Law      chunks of any size give what the whole sequence gives; streams do not s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,14 +65,29 @@ class Stream:
         if len(given) != (self.batch_size if index is None else len(index)):
             wanted = f"{self.batch_size if index is None else len(index)} chunks, one a stream"
             raise ShapeError(expected("chunk", wanted, len(given)))
-        answers = self.read([[self._row(one, f"chunk {place}")] for place, one in enumerate(given)], index)
+        together = self._together(given) if self.model.features else None
+        if together is not None:
+            answers = self.answer(_alone(together, index))
+        else:
+            answers = self.read([[self._row(one, f"chunk {place}")] for place, one in enumerate(given)], index)
         return answers[0] if self.single else answers
+
+    def _together(self, given: Sequence[Any]) -> np.ndarray | None:
+        """(R, T, D) float32 where all chunks are finite features of one length; None: they must be read one by one."""
+        try:
+            with np.errstate(over="ignore"):
+                values = np.asarray(given, np.float32)
+        except (TypeError, ValueError):
+            return None
+        values = values[:, None] if values.ndim == 2 else values
+        fits = values.ndim == 3 and values.size and values.shape[-1] == len(self.model.reading.scaler.mean)  # type: ignore[union-attr]  # read features
+        return values if fits and np.isfinite(values).all() else None
 
     def read(self, chunks: Sequence[Sequence[tuple[Row, list[str]]]], index: np.ndarray | None) -> list[dict[str, Any]]:
         """Answers for several chunks a stream, stream by stream, in one call of the engine."""
         joined = [_join([row for row, _ in row_chunks]) for row_chunks in chunks]
         flat = [(place, row, tokens) for place, one in enumerate(chunks) for row, tokens in one]
-        ends = np.concatenate([np.cumsum([len(row) for row, _ in one]) for one in chunks]).astype(np.int64)
+        ends = np.array([end for one in chunks for end in accumulate([len(row) for row, _ in one])], np.int64)
         side = self.model.reading.side_by_side(joined)
         places = np.array([place for place, _, _ in flat], np.int64)
         return self.answer(
@@ -225,6 +241,14 @@ def resized(array: np.ndarray, rows: int, fill: Any = 0) -> np.ndarray:
     kept = min(rows, len(array))
     made[:kept] = array[:kept]
     return made
+
+
+def _alone(inputs: np.ndarray, index: np.ndarray | None) -> Chunks:
+    """One chunk for each stream, all of one length: (R, T, D)."""
+    count, steps = inputs.shape[:2]
+    lengths = np.full(count, steps, np.int64)
+    side = SideBySide(inputs, lengths, None, None)
+    return Chunks(side, index, np.arange(count), lengths, [[] for _ in range(count)], [()] * count)
 
 
 def _join(rows: Sequence[Row]) -> Row:

@@ -56,21 +56,23 @@ class ClassifierStream(Stream):
         self, released: Released, index: np.ndarray | None, rows: np.ndarray, ends: np.ndarray
     ) -> np.ndarray:
         out, lengths = released
-        sums = self.sums if index is None else {name: part[index] for name, part in self.sums.items()}
-        before = self.steps if index is None else self.steps[index]
-        pooled = np.zeros((len(rows), out.shape[-1]), np.float32)
+        which = slice(None) if index is None else index
+        sums = {name: part[which] for name, part in self.sums.items()}
+        before, head = self.steps[which], self.model.output
         empty = ends == 0  # nothing new: the answer of before stands
-        if empty.any():
-            pooled[empty] = self._now(index, sums, before)[rows[empty]]
+        held = head(self._now(index, sums, before)[rows[empty]].astype(np.float32)) if empty.any() else None
+        scores = np.zeros((len(rows), len(head.bias)))
         if len(out):
             places = np.arange(1, len(out) + 1)[:, None]
-            valid = places <= lengths
-            running = self.model.pooling.running(out, valid, sums, before + np.minimum(places, lengths))
-            pooled[~empty] = running[ends[~empty] - 1, rows[~empty]]
+            picked = (np.maximum(ends, 1) - 1, rows)
+            steps = before + np.minimum(places, lengths)
+            scores = self.model.pooling.scores(out, places <= lengths, sums, steps, picked, head)
             for name, own in self.sums.items():
-                own[slice(None) if index is None else index] = sums[name]
-        self.steps[slice(None) if index is None else index] += lengths
-        return np.exp(log_softmax(self.model.output(pooled)))
+                own[which] = sums[name]
+        if held is not None:
+            scores[empty] = held
+        self.steps[which] += lengths
+        return np.exp(log_softmax(scores))
 
     def _now(self, index: np.ndarray | None, sums: dict[str, np.ndarray], steps: np.ndarray) -> np.ndarray:
         """(R, H): the pooled vector before anything new is read."""

@@ -43,7 +43,7 @@ def page_of(context: BrowserContext) -> Iterator[Callable[..., Shown]]:
         opened.append(shown)
         page.goto(f"{path.as_uri()}#{address}")
         page.wait_for_selector("main")
-        return shown
+        return shown.drawn()
 
     yield open_page
     for shown in opened:

@@ -27,6 +27,11 @@ class Shown:
         self.page.evaluate("address => { location.hash = address; }", address)
         view = re.search(r"view=(\w+)", address)
         self.page.wait_for_selector(f'main[data-view="{view[1] if view else ""}"]')
+        return self.drawn()
+
+    def drawn(self) -> Shown:
+        """Wait until every chart is there: it is drawn once its width is known."""
+        self.page.wait_for_function("() => [...document.querySelectorAll('.chart')].every((chart) => chart.firstChild)")
         return self
 
     def value(self, name: str) -> float:

@@ -6,9 +6,9 @@ import { fixed, plain, subscript } from "../numbers.js";
 
 const PITCH = 132;
 const LEFT = 92;
-const TOP = 54;
+const TOP = 26;
 const CELL = { width: 84, height: 52 };
-const BELOW = 176; // y of the inputs
+const BELOW = 148; // y of the inputs
 // Colours and patterns for weights that are not shared: one pair a step.
 const OWN = ["#0072B2", "#B84A00", "#007A5A", "#8A4F7D", "#555555", "#946300", "#A3195B", "#1B4F9C"];
 const DASHES = ["none", "8 3", "2 3", "10 3 2 3", "5 5", "1 3", "12 4", "4 2 1 2"];
@@ -72,7 +72,7 @@ export function Unrolled({ cells, h0, step, look, weights, onInspect }) {
     const kind = weights === "shared" && event.target.closest?.("[data-w]")?.dataset.w;
     for (const arrow of art.current.querySelectorAll("[data-w]")) arrow.classList.toggle("pulse", arrow.dataset.w === kind);
   };
-  return html`<div class="scroll"><svg class="picture unrolled" viewBox=${`0 0 ${width} 216`} width=${width} height="216" ref=${art}
+  return html`<div class="scroll"><svg class="picture unrolled" viewBox=${`0 0 ${width} 180`} width=${width} height="180" ref=${art}
     role="group" aria-label=${t("V1.figure")} onPointerOver=${light} onPointerLeave=${light}>
     <defs>
       <marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">

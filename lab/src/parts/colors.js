@@ -1,16 +1,20 @@
 // Colour of a number. Signed: blue below 0, white at 0, orange above. Size: cividis, which keeps its order without hue.
-import { interpolateCividis } from "d3-scale-chromatic";
-import { interpolateRgb } from "d3-interpolate";
+import { interpolateRgb, piecewise } from "d3-interpolate";
 import { html } from "../html.js";
 import { significant } from "../numbers.js";
 import { t } from "../i18n.js";
 
+// Thirteen colours of cividis (Nuñez, Anderton and Renslow 2018, doi:10.1371/journal.pone.0199239), evenly spaced.
+const cividis = piecewise(interpolateRgb, [
+  "#00224e", "#003170", "#2a3f6d", "#434e6c", "#575d6d", "#6a6c71", "#7d7c78", "#918b78", "#a59c74", "#bcae6c", "#d2c060",
+  "#e9d34e", "#fee838",
+]);
 const below = interpolateRgb("#ffffff", "#08519c");
 const above = interpolateRgb("#ffffff", "#b84a00");
 export const EMPTY = "#e4e4e4";
 
 const signed = (share) => (share < 0.5 ? below(1 - 2 * share) : above(2 * share - 1));
-const SCALES = { signed, size: interpolateCividis };
+const SCALES = { signed, size: cividis };
 
 /** (x) → CSS colour. `domain` [low, high]; outside it the end colour. A signed domain should be [−m, m]. */
 export function colorOf(scale, [low, high]) {

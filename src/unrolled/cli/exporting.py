@@ -20,7 +20,7 @@ def run(source: Path, to: str, out: Path | None, *, int8: bool) -> None:
     for note in made.notes:
         say(f"note: {note}")
     say(f"{made.size:,} bytes, {made.size / made.before:.0%} of the bundle")
-    sys.stdout.write(f"{made.path}\n")
+    sys.stdout.writelines(f"{path}\n" for path in made.paths)
 
 
 def _named(source: Path, to: str, int8: bool) -> Path:

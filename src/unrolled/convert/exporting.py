@@ -27,8 +27,8 @@ FORMATS = ("onnx", "bundle")
 class Exported:
     """What was written."""
 
-    path: Path
-    size: int  # bytes
+    paths: tuple[Path, ...]  # one file; of an encoder–decoder two
+    size: int  # bytes of all of them
     before: int  # bytes of the bundle that was exported
     notes: tuple[str, ...]  # what was checked
 
@@ -37,7 +37,8 @@ def export(run: str | Path, path: str | Path, *, to: str = "onnx", int8: bool = 
     """Write the model of a run folder, or of a bundle, in another form.
 
     Args:
-        path: the file to write; it is replaced whole, and only if the check passes.
+        path: the file to write; it is replaced whole, and only if the check passes. An encoder–decoder becomes two ONNX
+            files beside it: model.onnx becomes model.encoder.onnx and model.decoder.onnx.
         to: "onnx", or "bundle", which `unrolled.runtime` and `unrolled.training` read.
         int8: of a bundle: matrices as int8 with one float32 scale a row, a quarter of the size. They are float32 again
             when they are loaded, so sums are float32's, and the speed is as before.
@@ -54,26 +55,32 @@ def export(run: str | Path, path: str | Path, *, to: str = "onnx", int8: bool = 
     tensors, header = bundle.load(source)
     model = model_of(str(source), dict(tensors), header)
     if to == "onnx":
-        notes = _write_onnx(model, tensors, target)
+        paths, notes = _write_onnx(model, tensors, target)
     else:
-        notes = _write_bundle(tensors, header, target, int8)
-    return Exported(target, target.stat().st_size, source.stat().st_size, notes)
+        paths, notes = (target,), _write_bundle(tensors, header, target, int8)
+    return Exported(paths, sum(one.stat().st_size for one in paths), source.stat().st_size, notes)
 
 
-def _write_onnx(model: Any, tensors: Mapping[str, np.ndarray], path: Path) -> tuple[str, ...]:
-    from unrolled.convert.task_check import TOLERANCE, check
-    from unrolled.convert.task_graph import onnx_model
+def _write_onnx(model: Any, tensors: Mapping[str, np.ndarray], path: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    from unrolled.convert import pair_check, task_check
+    from unrolled.convert.task_graph import onnx_models
 
-    made = onnx_model(model, tensors)
-    checked = check(made, model)
-    bundle.write_atomically(path, made.SerializeToString())
+    made = onnx_models(model, tensors)
+    if "decoder" in made:
+        checked = pair_check.check(made["encoder"], made["decoder"], model)
+        streamed = "the decoder goes on token by token through the map of states"
+    else:
+        checked = task_check.check(made[""], model)
+        streamed = "chunks through the map of states give the whole"
+    paths = tuple(path.with_name(f"{path.stem}.{part}{path.suffix}") if part else path for part in made)
+    for target, proto in zip(paths, made.values(), strict=True):
+        bundle.write_atomically(target, proto.SerializeToString())
     sizes = ", ".join(f"{rows}×{steps}" for rows, steps in checked.sizes)
-    found = f"largest difference {checked.largest:.1e} (allowed {TOLERANCE:g})"
-    one_way = "chunks through the map of states give the whole"
+    found = f"largest difference {checked.largest:.1e} (allowed {task_check.TOLERANCE:g})"
     both = "bidirectional: whole sequences only; the metadata says so"
-    return (
+    return paths, (
         f"ONNX Runtime on batch × time {sizes}, unequal lengths: {found}",
-        one_way if checked.streamed else both,
+        streamed if checked.streamed else both,
     )
 
 

@@ -37,7 +37,7 @@ class Graph:
     def constant(self, name: str, array: np.ndarray) -> str:
         """An initializer; returns its name."""
         onnx = require("onnx", "export")
-        self.initializers.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.initializers.append(onnx.numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def node(self, operator: str, inputs: Sequence[str], outputs: Sequence[str] | str = "", **attributes: Any) -> str:

@@ -15,7 +15,7 @@ from unrolled.convert.task_graph import KEY
 from unrolled.data.reading import SideBySide
 from unrolled.errors import expected, require
 
-__all__ = ["TOLERANCE", "Checked", "check"]
+__all__ = ["TOLERANCE", "Arrays", "Checked", "check", "difference", "in_pieces", "open_session", "run"]
 
 TOLERANCE = 1e-5  # of numbers up to 1; of larger ones, this share
 SIZES = ((1, 1), (3, 9), (2, 5), (4, 17))  # (B, T)
@@ -42,11 +42,11 @@ def check(proto: Any, model: Any) -> Checked:
     rng, largest = np.random.default_rng(0), 0.0
     for rows, steps in SIZES:
         given = inputs_of(session, about, model, rng, rows, steps)
-        largest = max(largest, _difference(run(session, given), truth(model, given), f"batch {rows}, time {steps}"))
+        largest = max(largest, difference(run(session, given), truth(model, given), f"batch {rows}, time {steps}"))
     if about["streaming"]:
         given = inputs_of(session, about, model, rng, 3, 8)
         whole, pieces = run(session, given), in_pieces(session, about, given, (3, 1, 4))
-        largest = max(largest, _difference(pieces, whole, "three chunks through the map of states"))
+        largest = max(largest, difference(pieces, whole, "three chunks through the map of states"))
     return Checked(largest, SIZES, bool(about["streaming"]))
 
 
@@ -71,13 +71,17 @@ def inputs_of(session: Any, about: dict[str, Any], model: Any, rng: Any, rows: i
     if rows > 2:
         lengths[-1] = 0
     given: Arrays = {"lengths": lengths}
-    sizes = {"batch": rows, "time": steps, "letters": 6}
+    sizes = {"batch": rows, "time": steps, "letters": 6, "horizon": 4}
     states = {one["input"]: one for one in about["states"]}
     for info in session.get_inputs():
         shape = [sizes.get(axis, axis) for axis in info.shape]
         name = info.name
         if name in states:
             given[name] = _state(name, shape, rng)
+        elif name == "series":
+            given[name] = rng.integers(0, len(about["series"]), shape)
+        elif model.task == "forecast" and name != "lengths":
+            given[name] = rng.normal(size=shape).astype(np.float32)
         elif name == "features":
             scaler = model.reading.scaler
             given[name] = (rng.normal(size=shape) * scaler.scale + scaler.mean).astype(np.float32)
@@ -99,22 +103,24 @@ def _state(name: str, shape: list[int], rng: Any) -> np.ndarray:
 def in_pieces(session: Any, about: dict[str, Any], given: Arrays, sizes: tuple[int, ...]) -> Arrays:
     """The same in chunks of time, each fed the states that the one before gave: a loop that reads only the metadata."""
     states = {one["input"]: given[one["input"]] for one in about["states"]}
-    timed = [name for name, value in given.items() if name not in states and name != "lengths" and value.ndim > 1]
+    timed = [info.name for info in session.get_inputs() if "time" in info.shape]
     start, scores, result = 0, [], Arrays()
     for size in sizes:
         chunk = {name: given[name][:, start : start + size] for name in timed}
         chunk["lengths"] = np.clip(given["lengths"] - start, 0, size)
-        result = run(session, chunk | states)
+        result = run(session, given | chunk | states)
         states = {one["input"]: result[one["output"]] for one in about["states"]}
         scores.append(result["scores"])
         start += size
-    if result["scores"].ndim == 3:
+    if "time" in next(out.shape for out in session.get_outputs() if out.name == "scores"):
         result["scores"] = np.concatenate(scores, axis=1)
     return result
 
 
 def truth(model: Any, given: Arrays) -> Arrays:
     """What the runtime says of the same inputs."""
+    if model.task == "forecast":
+        return _forecast(model, given)
     body, lengths = model.body, given["lengths"]
     inputs = given["features"] if model.features else given["ids"]
     side = SideBySide(inputs, lengths, given.get("letters"), given.get("widths"))
@@ -126,6 +132,17 @@ def truth(model: Any, given: Arrays) -> Arrays:
         return found | more | {"scores": model.output(pooled.astype(np.float32))}
     scores = model.output(out) if model.task == "tag" else model.logits(out)
     return found | {"scores": np.swapaxes(scores, 0, 1)}
+
+
+def _forecast(model: Any, given: Arrays) -> Arrays:
+    """The raw numbers of a forecaster."""
+    network, lengths = model.network, given["lengths"]
+    features = given["features"]
+    features = np.where((np.arange(features.shape[1]) < lengths[:, None])[..., None], features, 0)
+    state = tuple(given[name] for name in "hc" if name in given)
+    out, after = network.read(features, given.get("series", np.zeros(len(features), np.int64)), state, lengths)
+    raw = network.look_ahead(after[0][-1], given["ahead"]) if network.is_direct else network.say(out, features)
+    return {f"{name}_out": part for name, part in zip("hc", after, strict=False)} | {"scores": raw}
 
 
 def _pooled(model: Any, given: Arrays, out: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, Arrays]:
@@ -145,7 +162,12 @@ def _pooled(model: Any, given: Arrays, out: np.ndarray, h: np.ndarray) -> tuple[
     return pooled, more | {"steps_out": given["steps"] + lengths}
 
 
-def _difference(found: Arrays, wanted: Arrays, where: str) -> float:
+def difference(found: Arrays, wanted: Arrays, where: str) -> float:
+    """The largest, of numbers up to 1; of larger ones, the share.
+
+    Raises:
+        ConvertError: it is above `TOLERANCE`.
+    """
     largest = 0.0
     for name, right in wanted.items():
         got = found[name]

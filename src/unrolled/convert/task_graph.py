@@ -21,7 +21,7 @@ from unrolled.convert.spec import ConvertError
 from unrolled.convert.states import NAME, levels_of
 from unrolled.errors import expected, require
 
-__all__ = ["KEY", "TaskGraph", "onnx_model"]
+__all__ = ["KEY", "TaskGraph", "onnx_models"]
 
 KEY = "unrolled"
 IR_VERSION = 8  # what opset 17 came with
@@ -107,25 +107,44 @@ class TaskGraph:
 
     def recurrent(self, x: str, prefix: str, recipe: Mapping[str, Any], lengths: tuple[str, str]) -> tuple[str, str]:
         """The layers: the output (time, batch, D·H), and h of all layers after each row's last step."""
+        levels, learned = self.levels(prefix, recipe)
+        axes = [len(levels) * len(levels[0].units), "batch", levels[0].units[0].hidden_size]
+        names = [self.state(part, axes, _learned(learned, part, levels)) for part in "hc"[: _parts(levels)]]
+        out, finals = self.run(levels, x, prefix, lengths, names)
+        for name, value in zip(names, finals, strict=True):
+            self.leave(name, value)
+        return out, finals[0]
+
+    def levels(self, prefix: str, recipe: Mapping[str, Any]) -> tuple[list[Any], dict[str, np.ndarray]]:
+        """The layers of a prefix, and the learned initial states among its tensors."""
         own = {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
         learned = {name: value for name, value in own.items() if name.startswith("initial_")}
         named = {name: value for name, value in own.items() if name not in learned}
         if any(NAME.match(name) is None for name in named):
             raise ConvertError(expected(f"{prefix}*", "weights of RNN, LSTM or GRU", ", ".join(named)[:60]))
         reset_after = bool(recipe.get("reset_after", True))
-        levels = levels_of(named, prefix, nonlinearity="tanh", reset_after=reset_after)
-        hidden, directions = levels[0].units[0].hidden_size, len(levels[0].units)
-        axes = [len(levels) * directions, "batch", hidden]
-        names = [self.state(f"{part}", axes, _learned(learned, part, levels)) for part in ("h", "c")[: _parts(levels)]]
+        return levels_of(named, prefix, nonlinearity="tanh", reset_after=reset_after), learned
+
+    def run(
+        self, levels: list[Any], x: str, prefix: str, lengths: tuple[str, str], names: list[str]
+    ) -> tuple[str, list[str]]:
+        """The output, and each part of the state (L·D, batch, H) after each row's last step; at first it is `names`."""
         out, finals = add_levels(self.graph, levels, x, prefix=prefix, lengths=lengths[1], state=names)
         empty = self.node(
             "Equal", self.node("Unsqueeze", lengths[0], self.ints(0, 2)), self.constant("zero", np.array(0))
         )
         # Runtimes disagree on the final state of a row without steps: here it is the state that went in.
-        kept = [self.node("Where", empty, name, final) for name, final in zip(names, finals, strict=True)]
-        for name, value in zip(names, kept, strict=True):
-            self.leave(name, value)
-        return out, kept[0]
+        return out, [self.node("Where", empty, name, final) for name, final in zip(names, finals, strict=True)]
+
+    def start(self, levels: list[Any], learned: Mapping[str, np.ndarray], prefix: str, lengths: str) -> list[str]:
+        """The state of rows that have read nothing, where it is no input: zeros, or what was learned."""
+        layers, hidden = len(levels) * len(levels[0].units), levels[0].units[0].hidden_size
+        shape = self.node("Concat", self.ints(layers), self.node("Shape", lengths), self.ints(hidden), axis=0)
+        names = []
+        for part in "hc"[: _parts(levels)]:
+            first = np.reshape(_learned(learned, part, levels), (-1, 1, hidden if learned else 1))
+            names.append(self.node("Expand", self.constant(f"{prefix}start_{part}", first.astype(np.float32)), shape))
+        return names
 
     def letters(self, prefix: str) -> str:
         """(time, batch, 2·hidden): the final states of a bidirectional LSTM over the letters of each token."""
@@ -181,15 +200,15 @@ def _learned(learned: Tensors, part: str, levels: Any) -> Any:
     return [learned[f"initial_{part}{suffix}"].tolist() for suffix in suffixes]
 
 
-def onnx_model(model: Any, tensors: Tensors) -> Any:
-    """The ONNX model of a runtime model and its tensors.
+def onnx_models(model: Any, tensors: Tensors) -> dict[str, Any]:
+    """The ONNX models of a runtime model and its tensors: one, named "", or an encoder and a decoder."""
+    from unrolled.convert import pair_graph, task_models
 
-    Raises:
-        ConvertError: the task has no export.
-    """
-    from unrolled.convert import task_models
-
+    if model.task == "seq2seq":
+        return {
+            "encoder": pair_graph.encoder(model, TaskGraph(tensors)),
+            "decoder": pair_graph.decoder(model, TaskGraph(tensors)),
+        }
     builders = {"classify": task_models.classifier, "tag": task_models.tagger, "lm": task_models.language_model}
-    if model.task not in builders:
-        raise ConvertError(expected("task", "one of " + ", ".join(builders), model.task))
-    return builders[model.task](model, TaskGraph(tensors))
+    builders["forecast"] = task_models.forecaster
+    return {"": builders[model.task](model, TaskGraph(tensors))}

@@ -1,4 +1,4 @@
-"""The graphs of a classifier, a tagger and a language model; what they share stands in `convert.task_graph`.
+"""The graphs of a classifier, a tagger, a language model and a forecaster; `convert.task_graph` has what they share.
 
 Axes     inside a graph time comes first, (T, B, …), as the recurrent nodes have it; inputs and outputs are batch first.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from unrolled.convert.task_graph import LOWEST, TaskGraph
 
-__all__ = ["classifier", "language_model", "tagger"]
+__all__ = ["classifier", "forecaster", "language_model", "tagger"]
 
 WHOLE = "The model is bidirectional: its backward direction starts at the end, so a chunk is not a part of the whole."
 
@@ -46,6 +46,50 @@ def language_model(model: Any, made: TaskGraph) -> Any:
     scores = made.node("Add", x, made.tensor("output_bias"))
     made.output(scores, "scores", ["batch", "time", len(model.vocabulary)])
     return made.model("language_model", _about(model) | {"independent": model.independent})
+
+
+def forecaster(model: Any, made: TaskGraph) -> Any:
+    """Raw numbers of one output: (batch, time, R), or (batch, horizon, R) of a direct head.
+
+    `features` (batch, time, F) are the numbers of `decoding.forecasting.Layout.step`, in units of the scale of a
+    series; `ahead` (batch, horizon, A) those of `Layout.horizon`. The plan in the metadata says what they are.
+    """
+    network, layout = model.network, model.plan.layout
+    given = made.input("features", ["batch", "time", layout.width])
+    lengths = made.lengths()
+    x = made.node("Transpose", given, perm=[1, 0, 2])
+    seen = made.node("Where", made.valid(x, lengths[0]), x, made.constant("nothing", np.float32(0)))
+    x = seen if network.vectors is None else made.node("Concat", seen, _own_vector(made, seen), axis=-1)
+    out, h = made.recurrent(x, "recurrent.", model.recipe, lengths)
+    if network.is_direct:
+        raw, axis = _ahead(made, h, layout.ahead, bool(model.recipe["skip"])), "horizon"
+    else:
+        raw, axis = made.linear(made.node("Transpose", out, perm=[1, 0, 2]), "output."), "time"
+        if model.recipe["skip"]:
+            line = made.linear(made.node("Transpose", seen, perm=[1, 0, 2]), "skip.", bias=False)
+            raw = made.node("Add", raw, line)
+    made.output(raw, "scores", ["batch", axis, layout.outputs])
+    head = "direct" if network.is_direct else "autoregressive"
+    about = {"task": model.task, "streaming": True, "head": head, "series": list(model.plan.scaler.ids)}
+    return made.model("forecaster", about | {"plan": model.plan.to_dict()})
+
+
+def _own_vector(made: TaskGraph, x: str) -> str:
+    """(T, B, E): the vector of each row's series, at every step of x (T, B, F)."""
+    own = made.node("Gather", made.tensor("embedding.weight"), made.input("series", ["batch"], "INT64"))
+    steps = made.node("Slice", made.node("Shape", x), made.ints(0), made.ints(1))
+    shape = made.node("Concat", steps, made.ints(1, 1), axis=0)
+    return made.node("Expand", made.node("Unsqueeze", own, made.ints(0)), shape)
+
+
+def _ahead(made: TaskGraph, h: str, width: int, skip: bool) -> str:
+    """The direct head, of the state after each row's last step: (batch, horizon, R)."""
+    top = made.node("Gather", h, made.constant("last", np.array(-1, np.int64)), axis=0)
+    state = made.node("Unsqueeze", made.linear(top, "mix_state."), made.ints(1))
+    ahead = made.input("ahead", ["batch", "horizon", width])
+    mixed = made.node("Relu", made.node("Add", state, made.linear(ahead, "mix_ahead.", bias=False)))
+    raw = made.linear(mixed, "output.")
+    return made.node("Add", raw, made.linear(ahead, "skip.", bias=False)) if skip else raw
 
 
 def _about(model: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["Report", "Row"]
+__all__ = ["Report", "Row", "title_of"]
 
 Numbers = dict[str, float]
 
@@ -30,6 +30,11 @@ _TITLES = {
     "crps": "CRPS, scaled",
     "coverage": "coverage",
 }
+
+
+def title_of(metric: str) -> str | None:
+    """What a metric is called in a table; None for a number that is no metric, such as a count."""
+    return _TITLES.get(metric)
 
 
 class Row(NamedTuple):

@@ -148,7 +148,7 @@ def growth_table(record: dict[str, Any], part: str, quantity: str) -> Table:
             shown.append("left out" if point is None else f"{middle(point[quantity]) / unit:,.3f}")
         rows.add_row(f"{length:,}", *shown)
     fitted = [cell["growth"]["exponents"].get(f"{part}_{quantity}") for cell in cells]
-    rows.add_row("k", *("" if one is None else f"{one['tail']:.2f}" for one in fitted))
+    rows.add_row("k", *("" if one is None else f"{one['tail']:z.2f}" for one in fitted))
     if any(one and one["least"] != one["largest"] for one in fitted):
         rows.add_row(
             "its range", *("" if one is None else f"{one['least']:.2f}–{one['largest']:.2f}" for one in fitted)

@@ -73,7 +73,7 @@ def _lines(axes: Any, cells: Sequence[dict[str, Any]], part: str, quantity: str,
         colour, mark, line = STYLES[cell["cell"]]
         values = [sorted(v)[len(v) // 2] if isinstance(v := point[quantity], list) else v for point in points]
         fitted = cell["growth"]["exponents"].get(f"{part}_{quantity}")
-        label = cell["cell"] + ("" if fitted is None else f", T^{fitted['tail']:.2f}")
+        label = cell["cell"] + ("" if fitted is None else f", T^{fitted['tail']:z.2f}")
         lengths = [point["length"] for point in points]
         axes.loglog(lengths, [v / unit for v in values], line, marker=mark, color=colour, label=label)
     axes.set_title(title)

@@ -77,7 +77,7 @@ def test_a_run_is_repeated_from_its_recipe_alone(make, tmp_path):
     assert_same_run(tmp_path / "one", tmp_path / "two")
     assert result.report == again.report
     files = {path.name for path in (tmp_path / "one").iterdir()}
-    assert files == {"recipe.toml", "model.safetensors", "metrics.jsonl", "checkpoints"}
+    assert files == {"recipe.toml", "model.safetensors", "metrics.jsonl", "checkpoints", "report.html"}
 
 
 @pytest.mark.parametrize("make", RECIPES.values(), ids=RECIPES)

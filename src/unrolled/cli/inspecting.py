@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from unrolled.cli.show import console, notes, say
-from unrolled.errors import RecipeError, expected
+from unrolled.errors import RecipeError, RunError, expected, require
 
 
 def inspect(
@@ -21,9 +22,13 @@ def inspect(
     *,
     as_json: bool,
     anomaly: bool,
+    opened: bool,
+    png: Path | None,
 ) -> None:
     if texts and data is not None:
         raise RecipeError(expected("inspect", "--text or --data", "both", "Leave one of them out."))
+    if png is not None:
+        require("matplotlib", "plot")  # said before anything is computed
     from unrolled.bundle import write_atomically
     from unrolled.training.inspection import inspect as look
     from unrolled.training.inspection import summary_lines
@@ -35,7 +40,15 @@ def inspect(
         items = [trained.task.item(_value(trained, text, f"text {i}"), f"text {i}") for i, text in enumerate(texts, 1)]
     elif data is not None:
         items = _items(Trained.load(run, "cpu"), data, format)
-    found = look(run, items, at=list(at) or None, anomaly=anomaly)
+    try:
+        found = look(run, items, at=list(at) or None, anomaly=anomaly)
+    except RunError as error:  # a Transformer has no gates, and a report all the same
+        if not opened and png is None:
+            raise
+        say(str(error))
+        return _report(run, None, png, opened)
+    if opened or png is not None:
+        _report(run, found, png, opened)
     text = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if out is not None:
         write_atomically(out, text.encode())
@@ -53,6 +66,22 @@ def _value(trained: Any, text: str, where: str) -> Any:
     from unrolled.cli.jobs import takes_features
 
     return parse(text, where, takes_features(trained))
+
+
+def _report(run: Path, found: dict[str, Any] | None, png: Path | None, opened: bool) -> None:
+    """Write the run's report again and open it; its pictures too."""
+    from unrolled.training import reporting
+
+    if opened:
+        page = reporting.rewrite(run, inside=found)
+        say(f"written to {page}, {page.stat().st_size:,} bytes")
+        if not webbrowser.open(page.resolve().as_uri()):
+            say(f"no browser could be started; open {page} in one")
+    if png is not None:
+        from unrolled.training.reporting.plots import draw
+
+        for path in draw(reporting.make(run, inside=found)[0], png):
+            say(f"written to {path}")
 
 
 def _items(trained: Any, data: str, format: str | None) -> Any:

@@ -262,3 +262,4 @@ class Fields(BaseModel):
         ge=1,
         cells=RECURRENT,
     )
+    report: bool = field("Run", "Write report.html into the run folder when training ends.", True)

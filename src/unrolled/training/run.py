@@ -30,7 +30,7 @@ from unrolled.training.trained import Trained, find_device
 __all__ = ["Result", "evaluate", "generate", "load", "predict", "resume", "train", "translate"]
 
 # What may differ when a run goes on: nothing that the weights so far depend on.
-CHANGEABLE = ("epochs", "patience", "device", "threads", "backend", "log_every", "inspect_every")
+CHANGEABLE = ("epochs", "patience", "device", "threads", "backend", "log_every", "inspect_every", "report")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,13 @@ class Result:
         return (
             f"{self.report}\nbest epoch {self.best_epoch} of {self.epochs}, {self.seconds:.0f} s; saved in {self.run}"
         )
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the run's report in a frame; its plain text where there is none."""
+        from unrolled.training.reporting import notebook
+
+        page = self.run / "report.html"
+        return notebook(page.read_text(encoding="utf-8")) if page.is_file() else None
 
 
 def train(recipe: Recipe, *, out: str | Path, progress: Progress | None = None) -> Result:
@@ -193,6 +200,10 @@ def _finish(loop: Loop, parts: Splits) -> Result:
     report = replace(report, published=published(loop.recipe) if scored is parts.test else ())
     counters = loop.counters
     loop.folder.log(event="end", best_epoch=counters.best_epoch, seconds=round(seconds, 3), test=report.to_dict())
+    if loop.recipe.report:
+        from unrolled.training import reporting  # the page is drawn by modules that training itself does not need
+
+        reporting.write(loop.folder.path, scored, loop.progress.note)
     notes = list(parts.train.notes)
     return Result(loop.folder.path, report, counters.best_valid, counters.best_epoch, counters.epoch, seconds, notes)
 

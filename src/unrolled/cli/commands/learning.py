@@ -251,6 +251,13 @@ def inspect(
     anomaly: Annotated[
         bool, typer.Option("--anomaly", help="Where a number is not finite, find the operation that made it.")
     ] = False,
+    open: Annotated[
+        bool, typer.Option("--open", help="Write the run's report.html again, with what was seen, and open it.")
+    ] = False,
+    png: Annotated[
+        Path | None,
+        typer.Option("--png", metavar="FOLDER", help="Write the report's pictures there as PNG.", show_default=False),
+    ] = None,
 ) -> None:
     """Look inside a trained model: gates, states, gradients through time, what an answer rests on, and a verdict.
 
@@ -259,10 +266,12 @@ def inspect(
     unrolled inspect runs/reviews --text "the food was cold"
     unrolled inspect runs/speakers --data speakers
     unrolled inspect runs/plays --text "ROMEO. " --at 3 --json > seen.json
+    unrolled inspect runs/plays --open
     """
     from unrolled.cli import inspecting
 
-    inspecting.inspect(run, text or [], data, format, at or [], out, as_json=json, anomaly=anomaly)
+    shown = {"as_json": json, "opened": open, "png": png}
+    inspecting.inspect(run, text or [], data, format, at or [], out, anomaly=anomaly, **shown)
 
 
 @guarded

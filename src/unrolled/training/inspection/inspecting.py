@@ -28,7 +28,7 @@ from unrolled.insight.packing import number, numbers
 from unrolled.insight.stepping import Trace
 from unrolled.insight.verdict import Verdict, judge, worst
 from unrolled.training.inspection.metrics import clipping_of, events, looks_of
-from unrolled.training.inspection.views import View, view
+from unrolled.training.inspection.views import MOST_STEPS, View, view
 from unrolled.training.sources import open_parts
 from unrolled.training.trained import Trained
 
@@ -41,6 +41,7 @@ MOST_UNITS = 256
 BYTES = 900_000  # of states and gates in one inspection
 MOST_LAGS = 100  # of the products of Jacobians
 OUTPUT_STEPS = 4  # outputs of an item that are explained
+BRIEF_STEPS, BRIEF_LAGS = 128, 30  # of a brief look, which also shows one item and explains its last output alone
 TOP = 3
 Key = tuple[str, int, int]
 
@@ -51,6 +52,7 @@ def inspect(
     *,
     at: Sequence[int] | None = None,
     anomaly: bool = False,
+    brief: bool = False,
 ) -> dict[str, Any]:
     """Look into a run: gates, states, gradients through time, Jacobians, attributions, attention, and a verdict.
 
@@ -60,6 +62,7 @@ def inspect(
             part.
         at: the output steps to explain; None: up to 4, evenly spread, the last among them.
         anomaly: where a number is not finite, run once more with autograd's anomaly recording.
+        brief: a look that costs little, as a report takes one: 128 steps of an item, 30 lags, one item shown.
 
     Raises:
         RunError: the model has no recurrent layers, or they compute something else than their equations.
@@ -68,8 +71,8 @@ def inspect(
     trained = run if isinstance(run, Trained) else Trained.load(run, "cpu")
     folder = None if isinstance(run, Trained) or not Path(run).is_dir() else Path(run)
     model = trained.model.eval()
-    views = [view(trained.task, model, item) for item in _items(trained, items)]
-    made = _Inspection(trained, model, views[:MOST_ITEMS])
+    views = [view(trained.task, model, item, BRIEF_STEPS if brief else MOST_STEPS) for item in _items(trained, items)]
+    made = _Inspection(trained, model, views[:MOST_ITEMS], brief)
     if len(views) > MOST_ITEMS:
         made.notes.append(f"{len(views)} items: the first {MOST_ITEMS} are counted")
     entries = [] if folder is None else events(folder / "metrics.jsonl")
@@ -101,6 +104,7 @@ class _Inspection:
     trained: Trained
     model: nn.Module
     views: list[View]
+    brief: bool = False
     notes: list[str] = field(default_factory=list)
 
     def look(self, entries: list[dict[str, Any]], at: Sequence[int] | None, anomaly: bool) -> dict[str, Any]:
@@ -118,7 +122,7 @@ class _Inspection:
         longest = max(range(len(self.views)), key=lambda i: self.views[i].steps)
         found |= self._gradients(longest, traces[longest], entries)
         units = self._units(traces, by_layer)
-        found["items"] = [self._item(i, traces[i], units, at) for i in range(min(SHOWN, len(self.views)))]
+        found["items"] = [self._item(i, traces[i], units, at) for i in self._shown()]
         found["counted"] = len(self.views)
         found["warning"] = WARNING
         found["training"] = numbers(looks_of(entries))
@@ -139,7 +143,7 @@ class _Inspection:
         for trace in traces:
             if spells(self.model, trace.name):
                 continue
-            some = products(trace, rows=[0], max_lag=MOST_LAGS)
+            some = products(trace, rows=[0], max_lag=BRIEF_LAGS if self.brief else MOST_LAGS)
             made += some
             verdicts.append(judge(some, trace, chunk=chunk, clipping=clipping, layers=recipe.layers, causal=causal))
             if some[0].capped:
@@ -156,9 +160,14 @@ class _Inspection:
         found["clipping"] = None if clipping is None else numbers(clipping._asdict())
         return found
 
+    def _shown(self) -> range:
+        """The items that are shown whole; a forecast answers with numbers, which have no names to show."""
+        most = 0 if self.views[0].answers == "value" else 1 if self.brief else SHOWN
+        return range(min(most, len(self.views)))
+
     def _units(self, traces: list[list[Trace]], by_layer: dict[Key, list[Trace]]) -> dict[Key, list[int]]:
         """The units that are shown of each layer: all, or those of largest variance where that would be too much."""
-        shown = [trace for some in traces[:SHOWN] for trace in some]
+        shown = [trace for i in self._shown() or [0] for trace in traces[i]]
         a_unit = sum(trace.steps * (len(trace.gates) + len(trace.before)) for trace in shown)
         most = max(1, min(MOST_UNITS, BYTES // max(a_unit, 1)))
         widest = max(trace.h.shape[-1] for trace in shown)
@@ -186,7 +195,7 @@ class _Inspection:
         if not any(is_recurrent(module) and hasattr(module, "num_layers") for module in self.model.modules()):
             return []
         found = []
-        for step in _explained(one, scores, at):
+        for step in _explained(one, scores, [-1] if self.brief and at is None else at):
             answer = int((scores if step is None else scores[step]).argmax())
             entry: dict[str, Any] = {"step": step, "answer": one.names[answer], "methods": []}
             for method in METHODS:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Item
-from unrolled.errors import DataError, RunError, expected
+from unrolled.errors import DataError, expected
 from unrolled.training.tasks.lm import END
 from unrolled.training.tasks.seq2seq import Search
 
@@ -35,10 +35,11 @@ class View:
     steps: int
     cut: int  # steps that were left out
     args: tuple[Any, ...]
-    answers: str  # what the model answers with: "class" (once), "tag" or "token" (at every step)
+    answers: str  # what the model answers with: "class" (once), "tag" or "token" (at every step), "value" (a forecast)
     names: Sequence[str]  # of the C answers
     output_tokens: list[str] | None  # of an encoder–decoder: what is written, one a step
     right: Tensor | None  # the right answers, () or (T,); None, or NOT_KNOWN at a step, where the item does not say
+    own_losses: Callable[[Any], Tensor] | None = None  # of answers that are no names
 
     def scores(self, output: Any) -> Tensor:
         """(B, C) or (B, T, C) of the model's output."""
@@ -46,6 +47,8 @@ class View:
 
     def losses(self, output: Any) -> Tensor:
         """(B,) or (B, T): -log p of the right answer, or of the likeliest where it is not known."""
+        if self.own_losses is not None:
+            return self.own_losses(output)
         log_p = self.scores(output).log_softmax(-1)
         likeliest = -log_p.amax(-1)
         if self.right is None:
@@ -65,27 +68,22 @@ class View:
         return score
 
 
-def view(task: Any, model: nn.Module, item: Item) -> View:
-    """The item as the task's model reads it; at most 512 steps, what is cut is counted.
+def view(task: Any, model: nn.Module, item: Item, most: int = MOST_STEPS) -> View:
+    """The item as the task's model reads it; at most `most` steps, what is cut is counted.
 
     Raises:
-        RunError: the task has no recurrent model that can be looked into here.
         DataError: the item is empty.
     """
-    make = {"classify": _classify, "tag": _tag, "lm": _lm, "seq2seq": _seq2seq}.get(task.name)
-    if make is None:
-        wanted = "a run of classify, tag, lm or seq2seq"
-        raise RunError(expected("run", wanted, f"one of {task.name}", "From Python: unrolled.insight.gates(model, …)."))
-    made = make(task, model, item)
+    made = VIEWS[task.name](task, model, item, most)
     if made.steps == 0:
         raise DataError(expected(item.where, "a step or more", "none", "Give a longer text."))
     return made
 
 
-def _row(task: Any, item: Item) -> tuple[Any, dict[str, Any], int]:
+def _row(task: Any, item: Item, most: int) -> tuple[Any, dict[str, Any], int]:
     """The item as numbers, cut to the limit, and what a page says about it."""
     row = task.reading.encode(item)
-    steps, cut = min(len(row), MOST_STEPS), max(0, len(row) - MOST_STEPS)
+    steps, cut = min(len(row), most), max(0, len(row) - most)
     tokens = None if task.reading.scaler is not None else task.reading.tokens(item)[:steps]
     vocabulary = task.reading.vocabulary
     unknown = [] if tokens is None else [i for i, token in enumerate(tokens) if token not in vocabulary]
@@ -98,8 +96,8 @@ def _row(task: Any, item: Item) -> tuple[Any, dict[str, Any], int]:
     return row, about, steps
 
 
-def _classify(task: Any, _: nn.Module, item: Item) -> View:
-    row, about, _steps = _row(task, item)
+def _classify(task: Any, _: nn.Module, item: Item, most: int) -> View:
+    row, about, _steps = _row(task, item, most)
     right = None
     if item.label is not None and item.label in task.labels:
         right = torch.tensor(task.labels.id(item.label))
@@ -107,8 +105,8 @@ def _classify(task: Any, _: nn.Module, item: Item) -> View:
     return View(**about, **answers, args=(task.reading.batch([row]),))
 
 
-def _tag(task: Any, _: nn.Module, item: Item) -> View:
-    row, about, steps = _row(task, item)
+def _tag(task: Any, _: nn.Module, item: Item, most: int) -> View:
+    row, about, steps = _row(task, item, most)
     right = None
     if item.tags is not None and all(tag in task.tags for tag in item.tags):
         right = torch.from_numpy(task.tags.encode(item.tags[:steps]))
@@ -116,9 +114,9 @@ def _tag(task: Any, _: nn.Module, item: Item) -> View:
     return View(**about, **answers, args=(task.reading.batch([row]),))
 
 
-def _lm(task: Any, _: nn.Module, item: Item) -> View:
+def _lm(task: Any, _: nn.Module, item: Item, most: int) -> View:
     """What is read, and the next token at each step; a document begins behind the end symbol."""
-    row, about, steps = _row(task, item)
+    row, about, steps = _row(task, item, most)
     ids = row.inputs
     if task.independent:
         end = task.vocabulary.id(END)
@@ -130,15 +128,15 @@ def _lm(task: Any, _: nn.Module, item: Item) -> View:
     return View(**about, **answers, args=(torch.from_numpy(ids)[None],))
 
 
-def _seq2seq(task: Any, model: nn.Module, item: Item) -> View:
+def _seq2seq(task: Any, model: nn.Module, item: Item, most: int) -> View:
     """Teacher forcing with the item's target, or with what the model writes itself, greedily."""
-    row, about, steps = _row(task, item)
+    row, about, steps = _row(task, item, most)
     if not steps:
         return View(**about, args=(), answers="token", names=(), output_tokens=[], right=None)
     if item.target is not None:
         is_text = isinstance(item.target, str)
         written = Item(item.where, text=item.target) if is_text else Item(item.where, tokens=item.target)  # type: ignore[arg-type]
-        tokens = task.target.tokens(written)[:MOST_STEPS]
+        tokens = task.target.tokens(written)[:most]
         ids = task.vocabulary.encode([*tokens, END])
     else:
         (found,) = task.search(model, [row], Search())[0]
@@ -147,3 +145,30 @@ def _seq2seq(task: Any, model: nn.Module, item: Item) -> View:
     shown = [task.vocabulary.tokens[token] for token in ids]
     answers = {"answers": "token", "names": task.vocabulary.tokens, "output_tokens": shown}
     return View(**about, **answers, right=torch.from_numpy(ids), args=(task.reading.batch([row]), previous))
+
+
+def _forecast(task: Any, _: nn.Module, item: Item, most: int) -> View:
+    """The newest window of a series as training cuts it; the losses are those of its values."""
+    from unrolled.training.forecasting.windows import Cut, window_batch
+
+    plan, series = task.plan, item.series
+    assert series is not None
+    frame = plan.frame(series, ahead=0)
+    end = len(series)
+    start = max(0, end - min(plan.context + plan.horizon, most))
+    cut = Cut(0, start, max(start + 1, end - plan.horizon), end)
+    recipe = task.recipe.model_copy(update={"forks": 1})
+    window = window_batch([frame], [cut], recipe, plan, np.random.default_rng(0))
+
+    def losses(output: Tensor) -> Tensor:
+        """(1, T) of the steps, or (1,) where one state looks ahead to the whole horizon."""
+        found = task._losses(output, window)
+        return found if found.dim() == 2 else found.flatten(1).sum(1)
+
+    steps = window.inputs.shape[1]
+    about: dict[str, Any] = {"where": series.where, "text": None, "tokens": None, "unknown": [], "steps": steps}
+    answers: dict[str, Any] = {"answers": "value", "names": (), "output_tokens": None, "right": None}
+    return View(**about, **answers, cut=start, args=(window,), own_losses=losses)
+
+
+VIEWS = {"classify": _classify, "tag": _tag, "lm": _lm, "seq2seq": _seq2seq, "forecast": _forecast}

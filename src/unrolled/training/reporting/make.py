@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ FORMAT = 1
 
 
 def make(
-    run: str | Path, *, scored: Dataset | None = None, items: Sequence[Any] | None = None
+    run: str | Path, *, scored: Dataset | None = None, inside: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The report of a run folder, and the inspection that belongs to it (None where the model has no recurrent layer).
 
@@ -41,7 +40,7 @@ def make(
 
     Args:
         scored: the part that the run was scored on; None: it is read again.
-        items: what the inspection looks at; None: the first of `scored`.
+        inside: an inspection of the run that is there already; None: a brief one, of the first items of `scored`.
 
     Raises:
         RunError: there is no model in the folder.
@@ -53,8 +52,9 @@ def make(
     said: list[dict[str, Any]] = []
     if scored is None:
         scored = _attempt("data", said, lambda: _scored_part(trained))
-    shown = items if items is not None or scored is None else [scored[i] for i in range(min(LOOKED_AT, len(scored)))]
-    inside = None if shown is None else _attempt("inside", said, lambda: inspect(folder, shown, brief=True))
+    if inside is None and scored is not None:
+        shown = [scored[i] for i in range(min(LOOKED_AT, len(scored)))]
+        inside = _attempt("inside", said, lambda: inspect(folder, shown, brief=True))
     found = _about(folder, trained) | _course(trained, entries)
     found |= {"parameters": parameters_of(trained.model), "weights": None if inside is None else inside["weights"]}
     answers = None if scored is None else _attempt("answers", said, lambda: answers_of(trained, scored))

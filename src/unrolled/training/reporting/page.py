@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,11 @@ def write(run: str | Path, scored: Dataset, note: Callable[[str], None]) -> Path
         return None
 
 
-def rewrite(run: str | Path, *, scored: Dataset | None = None, items: Sequence[Any] | None = None) -> Path:
+def rewrite(run: str | Path, *, inside: dict[str, Any] | None = None) -> Path:
     """Write the report again. What needs data that are gone is kept from the report that stands there.
 
     Args:
-        items: what the inspection looks at; None: the first of the run's test part.
+        inside: an inspection of the run, which the report then shows; None: a brief one is made.
 
     Raises:
         RunError: this is not a run folder.
@@ -49,7 +49,7 @@ def rewrite(run: str | Path, *, scored: Dataset | None = None, items: Sequence[A
     if not folder.is_dir():
         way_out = "A bundle has no curves; look into it with: unrolled inspect FILE."
         raise RunError(expected(str(run), "a run folder", "a file" if folder.exists() else "nothing", way_out))
-    found, inside = make(folder, scored=scored, items=items)
+    found, inside = make(folder, inside=inside)
     if found["errors"] is None and (old := _standing(folder / NAME)) is not None:
         kept = old["report"]
         found |= {name: kept[name] for name in ("errors", "samples")}

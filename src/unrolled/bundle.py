@@ -118,7 +118,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
 
 
 def write_atomically(path: str | Path, content: bytes) -> None:
-    """Write a file under another name in the same folder, then move it into place."""
+    """Write a file under another name in the same folder, bring it to the disk, then move it into place."""
     import tempfile  # late: it takes longer to load than a small bundle
 
     target = Path(path)
@@ -128,13 +128,30 @@ def write_atomically(path: str | Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # mkstemp makes files that only their owner can read
+        os.chmod(name, 0o666 & ~file_mask())  # mkstemp makes files that only their owner can read
         os.replace(name, target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    keep_names(target.parent)
+
+
+def file_mask() -> int:
+    """The permissions that new files of this process do not get."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def keep_names(folder: Path) -> None:
+    """Bring the names in a folder to the disk: without this a power cut may undo the move of a file into place."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows, which does it by itself
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _check_length(path: Path) -> None:

@@ -1,8 +1,9 @@
 """The loop: epochs of steps, clipping, validation, checkpoints, early stopping. One for all tasks.
 
-Variant  Each epoch seeds its own random numbers from the recipe's seed and its number, so a run that goes on from a
-         checkpoint draws what it would have drawn, on any device. The learning rate is a function of time, so there
-         is no scheduler to restore.
+Variant  Each epoch seeds its own random numbers from the recipe's seed and its number; a checkpoint in the middle of
+         one keeps their state. A run that goes on draws what it would have drawn. The learning rate is a function of
+         time, so there is no scheduler to restore. An epoch is logged before its checkpoint, which knows the log's
+         length.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import math
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -21,12 +23,15 @@ from torch import Tensor, nn
 from unrolled.errors import BundleError, RunError, expected
 from unrolled.insight.non_finite import find_non_finite
 from unrolled.insight.summaries import Watcher
+from unrolled.training import checkpoints
 from unrolled.training.folder import RunFolder
 from unrolled.training.gradients import check_finite_loss, clip_gradients
-from unrolled.training.optimisation import Average, learning_rate, optimizer_for
+from unrolled.training.optimisation import Average, learning_rate, optimizer_for, optimizer_state, restore_optimizer
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
-from unrolled.training.tasks import Encoded, StepLoss, Task
+from unrolled.training.signals import Leave, Signals
+from unrolled.training.tasks import Encoded, Place, StepLoss, Task
+from unrolled.training.tracking import Tracking
 from unrolled.training.trained import Trained
 
 __all__ = ["Counters", "Loop", "Progress", "Silent"]
@@ -71,6 +76,9 @@ class Counters:
     best_rank: list[float] = field(default_factory=list)
     best_valid: Numbers = field(default_factory=dict)
     average_updates: int = 0
+    pieces: int = 0  # of the epoch that is being trained: its losses so far, their sum, and over how many positions
+    nats: float = 0.0
+    positions: float = 0.0
 
 
 @dataclass
@@ -83,6 +91,7 @@ class Loop:
     valid: Encoded
     folder: RunFolder
     progress: Progress = field(default_factory=Silent)
+    tracking: Tracking = field(default_factory=lambda: Tracking(None, lambda _: None))
     counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:
@@ -91,22 +100,33 @@ class Loop:
         self.average = Average(self.model, self.recipe.average)
         self.watcher = Watcher(self.model, self.recipe.inspect_every)
         self.step_count = self.task.step_count(self.train)
-        self.saved_epoch = 0  # of the newest checkpoint
-        measured = json.dumps(self.task.to_dict(), sort_keys=True).encode()
-        self.fingerprint = hashlib.sha256(measured).hexdigest()  # of what the training data were measured to be
+        self.device = next(self.model.parameters()).device
+        self.signals = Signals()
+        self.saved = ""  # the name of the newest checkpoint
+        self._saved_step, self._saved_at = -1, time.monotonic()
+        self._place: Place | None = None  # in the epoch to train, where it is not its beginning
+        self._random: dict[str, Tensor] = {}  # torch's generators there
+        self.machine = {"torch": torch.__version__, "threads": torch.get_num_threads(), "device": self.device.type}
+        self.fingerprint = fingerprint(self.task, self.train, self.valid)
 
     def run(self) -> None:
-        """Train until the last epoch, or until patience ends. The folder must exist."""
+        """Train until the last epoch, or until patience ends. The folder must exist.
+
+        Ctrl-C, SIGTERM and SIGHUP write a checkpoint first.
+
+        Raises:
+            RunError: a loss or a gradient is not finite, or the folder cannot be written to.
+            KeyboardInterrupt: Ctrl-C.
+            SystemExit: another of these signals, with 128 and its number.
+        """
         parameters = sum(p.numel() for p in self.model.parameters())
         epochs = self.recipe.epochs
         self.progress.start(epochs=epochs, done=self.counters.epoch, steps=self.step_count, parameters=parameters)
         try:
-            if self.counters.epoch == 0:
-                self._checkpoint()
-            while self.counters.epoch < epochs and not self._out_of_patience():
-                self._run_epoch()
+            with self.signals:
+                self._run_epochs()
         except KeyboardInterrupt:
-            self.progress.note(f"stopped; {self._kept()} Go on with: unrolled train --resume {self.folder.path}")
+            self.progress.note(f"stopped; {self._kept()} {self._go_on()}")
             raise
         finally:
             self.progress.stop()
@@ -114,29 +134,44 @@ class Loop:
             waited = f"no better validation score for {self.recipe.patience} epochs"
             self.progress.note(f"stopped after epoch {self.counters.epoch}: {waited}")
 
+    def _run_epochs(self) -> None:
+        try:
+            if self.counters.step == 0:
+                self._checkpoint()
+            while self.counters.epoch < self.recipe.epochs and not self._out_of_patience():
+                self._run_epoch()
+                self.signals.check()
+        except Leave as leave:
+            if self._saved_step != self.counters.step:
+                self._checkpoint(self._place)
+            self.progress.note(f"stopped by {leave.name}; {self._kept()} {self._go_on()}")
+            raise leave.ending from None
+
     def _run_epoch(self) -> None:
         started = time.perf_counter()
         epoch = self.counters.epoch + 1
         loss = self.train_epoch(epoch)
         self.model.eval()
-        with self.average.applied():
+        with self.average.applied(), self.signals.at_once():
             valid = self.task.measure(self.model, self.valid)
         if not math.isfinite(valid["nats"]):
             raise RunError(f"the loss on the validation part is {valid['nats']} after epoch {epoch}. {self._kept()}")
         self.counters.epoch = epoch
+        self.counters.pieces, self.counters.nats, self.counters.positions = 0, 0.0, 0.0
+        self._place = None
         score, value, _ = self.task.score(valid)
         rank = list(self.task.rank(valid))
         valid = {name: number for name, number in valid.items() if math.isfinite(number)}  # JSON knows no infinity
         best = not self.counters.best_rank or rank > self.counters.best_rank
         if best:
             self.counters.best_epoch, self.counters.best_rank, self.counters.best_valid = epoch, rank, valid
-            with self.average.applied():
+            with self.average.applied(), self.folder.writing(self.folder.model_file):
                 Trained(self.recipe, self.task, self.model).save(self.folder.model_file, epoch=epoch, valid=valid)
-        self._checkpoint()
         seconds = round(time.perf_counter() - started, 3)
-        self.folder.log(
+        self.log(
             event="epoch", epoch=epoch, step=self.counters.step, loss=loss, valid=valid, best=best, seconds=seconds
         )
+        self._checkpoint()
         self.progress.epoch(epoch=epoch, loss=loss, score=score, value=value, best=best)
 
     def train_epoch(self, epoch: int) -> float:
@@ -145,30 +180,42 @@ class Loop:
         rng = np.random.default_rng([self.recipe.seed, epoch])
         self.model.train()
         self.task.epoch = epoch
-        total = positions = 0.0
-        self.watcher.arm(self.counters.step + 1)
-        for number, piece in enumerate(self.task.steps(self.model, self.train, rng)):
-            rate = learning_rate(self.recipe, epoch - 1 + number / self.step_count)
+        counters, place = self.counters, self._place or Place()
+        pieces = self.task.steps(self.model, self.train, rng, place)
+        checkpoints.restore_random(self.device, self._random)
+        self._place, self._random = place, {}
+        self.watcher.arm(counters.step + 1)
+        for piece in pieces:
+            rate = learning_rate(self.recipe, epoch - 1 + counters.pieces / self.step_count)
             norm = self._descend(piece, rate)
-            total += float(piece.mean) * piece.positions
-            positions += piece.positions
-            self.counters.step += 1
-            self.progress.step(epoch=epoch, step=number + 1, loss=total / max(positions, 1))
-            if self.counters.step % self.recipe.log_every == 0:
-                self.folder.log(
-                    event="step",
-                    epoch=epoch,
-                    step=self.counters.step,
-                    loss=float(piece.mean),
-                    gradient_norm=norm,
-                    clipped=self.recipe.clip is not None and norm > self.recipe.clip,
-                    learning_rate=rate,
-                )
-            if looked := self.watcher.take(self.model):
-                self.folder.log(event="insight", epoch=epoch, step=self.counters.step, **looked)
-            self.watcher.arm(self.counters.step + 1)
+            counters.nats += float(piece.mean) * piece.positions
+            counters.positions += piece.positions
+            counters.pieces += 1
+            counters.step += 1
+            place.drawn = rng.bit_generator.state
+            self.progress.step(epoch=epoch, step=counters.pieces, loss=counters.nats / max(counters.positions, 1))
+            self._log_step(epoch, piece, norm, rate)
+            if self._is_due():
+                self._checkpoint(place)
+            self.signals.check()
+            self.watcher.arm(counters.step + 1)
         self.watcher.disarm()
-        return total / max(positions, 1)
+        return counters.nats / max(counters.positions, 1)
+
+    def log(self, **values: Any) -> None:
+        """A line of metrics.jsonl, and for the trackers."""
+        self.folder.log(**values)
+        self.tracking.log(values)
+
+    def _log_step(self, epoch: int, piece: StepLoss, norm: float, rate: float) -> None:
+        """What metrics.jsonl keeps of a step, where a line is due, and what the watcher saw."""
+        step, clip = self.counters.step, self.recipe.clip
+        if step % self.recipe.log_every == 0:
+            numbers = {"loss": float(piece.mean), "gradient_norm": norm, "learning_rate": rate}
+            clipped = clip is not None and norm > clip
+            self.log(event="step", epoch=epoch, step=step, **numbers, clipped=clipped)
+        if looked := self.watcher.take(self.model):
+            self.log(event="insight", epoch=epoch, step=step, **looked)
 
     def _descend(self, piece: StepLoss, rate: float) -> float:
         """One optimizer step. Returns the norm of the gradient before clipping."""
@@ -203,9 +250,14 @@ class Loop:
 
     def _kept(self) -> str:
         """What the folder holds, for the message of a run that ends early."""
-        best, last = self.counters.best_epoch, self.saved_epoch
+        best = self.counters.best_epoch
         model = f"; {self.folder.model_file} is that of epoch {best}, the best so far" if best else ""
-        return f"The checkpoint after epoch {last} is kept in {self.folder.checkpoints}{model}."
+        epoch, _, step = self.saved.removeprefix("epoch-").partition("-step-")
+        where = f"step {int(step)}, in epoch {int(epoch) + 1}," if step else f"epoch {int(epoch or 0)}"
+        return f"The checkpoint after {where} is kept in {self.folder.checkpoints}{model}."
+
+    def _go_on(self) -> str:
+        return f"Go on with: unrolled train --resume {self.folder.path}"
 
     def _out_of_patience(self) -> bool:
         waited = self.counters.epoch - self.counters.best_epoch
@@ -213,49 +265,83 @@ class Loop:
 
     # checkpoints
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, place: Place | None = None) -> None:
+        """Save everything. `place`: where in the epoch; None: between two."""
         self.counters.average_updates = self.average.updates
+        carried, shape = checkpoints.flat(None if place is None else place.carried)
         tensors: dict[str, Tensor] = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"average.{name}": value for name, value in self.average.values.items()}
-        for index, parts in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{key}": torch.as_tensor(v) for key, v in parts.items() if v is not None}
+        tensors |= {f"optimizer.{name}": value for name, value in optimizer_state(self.optimizer).items()}
+        tensors |= {f"carried.{number}": value for number, value in enumerate(carried)}
+        tensors |= {f"random.{name}": value for name, value in checkpoints.keep_random(self.device).items()}
         arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
-        self.folder.save_checkpoint(
-            self.counters.epoch, arrays, vars(self.counters) | {"fingerprint": self.fingerprint}
-        )
-        self.saved_epoch = self.counters.epoch
+        values = {
+            "counters": vars(self.counters),
+            "fingerprint": self.fingerprint,
+            "machine": self.machine,
+            "place": None if place is None else {"batches": place.batches, "carried": shape, "drawn": place.drawn},
+            "metrics_bytes": self.folder.keep_metrics(),
+        }
+        counters, step = self.counters, None if place is None else self.counters.step
+        values = checkpoints.stamped(arrays, values)
+        self.saved = self.folder.save_checkpoint(counters.epoch, step, arrays, values, counters.best_epoch).stem
+        self._saved_step, self._saved_at = counters.step, time.monotonic()
+
+    def _is_due(self) -> bool:
+        """Whether a checkpoint in the middle of an epoch is due."""
+        every, minutes = self.recipe.checkpoint_every, self.recipe.checkpoint_minutes
+        if every is not None and self.counters.step % every == 0:
+            return True
+        return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
 
     def restore(self) -> None:
-        """Go back to the last checkpoint: weights, their average, the optimizer and the counters."""
-        saved = self.folder.last_checkpoint()
-        if saved is None:
-            return
-        arrays, counters = saved
-        if counters.pop("fingerprint", self.fingerprint) != self.fingerprint:
+        """Go back to the newest checkpoint that is whole; where there is none, stay at the beginning.
+
+        Raises:
+            RunError: none of those that are there can be used, or the data are not those that the run began with.
+        """
+        length = self.folder.newest_checkpoint(self._restore, (BundleError,), self.progress.note)
+        self.folder.cut_metrics(length or 0)
+        ended = self.counters.epoch >= self.recipe.epochs or self._out_of_patience()
+        if self.saved and ended:  # nothing will be saved that would tidy up
+            self.folder.tidy(self.folder.checkpoints / f"{self.saved}.safetensors", self.counters.best_epoch)
+
+    def _restore(self, path: Path) -> int:
+        """Take over a checkpoint. Returns how long metrics.jsonl was."""
+        arrays, values = checkpoints.read(path)
+        if values["fingerprint"] != self.fingerprint:
             found = "data with other tokens, labels or values"
             way_out = "Put the old file back, or start another run."
             raise RunError(expected(self.recipe.data, "the data that the run began with", found, way_out))
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "average": {}, "optimizer": {}}
+        parts: dict[str, dict[str, Tensor]] = {}
         for name, array in arrays.items():
             part, _, key = name.partition(".")
             parts.setdefault(part, {})[key] = torch.from_numpy(array)
         try:
-            self.counters = Counters(**counters)
-            self.saved_epoch = self.counters.epoch
-            self.model.load_state_dict(parts["model"])
-            for name, value in self.average.values.items():
-                value.copy_(parts["average"][name])
-            self.average.updates = self.counters.average_updates
-            state: dict[int, dict[str, Any]] = {}
-            for name, value in parts["optimizer"].items():
-                index, _, key = name.partition(".")
-                state.setdefault(int(index), {})[key] = value
-            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+            self._take(parts, values)
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             found = f"one that does not ({str(error).splitlines()[0]})"
-            raise BundleError(
-                expected(str(self.folder.checkpoints), "a checkpoint that fits the recipe", found)
-            ) from None
+            raise BundleError(expected(str(path), "a checkpoint that fits the recipe", found)) from None
+        for name, now in self.machine.items():
+            if values["machine"].get(name) not in (None, now):
+                before = values["machine"][name]
+                self.progress.note(f"{name} was {before} and is {now}: the last digits may differ from here on")
+        self.saved = path.stem
+        self._saved_step = self.counters.step
+        return int(values["metrics_bytes"])
+
+    def _take(self, parts: dict[str, dict[str, Tensor]], values: dict[str, Any]) -> None:
+        self.counters = Counters(**values["counters"])
+        self.model.load_state_dict(parts["model"])
+        for name, value in self.average.values.items():
+            value.copy_(parts["average"][name])
+        self.average.updates = self.counters.average_updates
+        restore_optimizer(self.optimizer, parts.get("optimizer", {}))
+        place, self._place, self._random = values["place"], None, {}
+        if place is not None:
+            carried = {int(number): tensor.to(self.device) for number, tensor in parts.get("carried", {}).items()}
+            self._place = Place(place["batches"], checkpoints.whole(carried, place["carried"]), place["drawn"])
+            self._random = parts["random"]
 
 
 def _row_of_bad_gradient(model: nn.Module, piece: StepLoss) -> str:
@@ -267,3 +353,14 @@ def _row_of_bad_gradient(model: nn.Module, piece: StepLoss) -> str:
         if not all(bool(g.isfinite().all()) for g in gradients if g is not None):
             return name
     return f"each alone is finite, of {', '.join(piece.rows[:5])}" + (" …" if len(piece.rows) > 5 else "")
+
+
+def fingerprint(task: Task, *parts: Encoded) -> str:
+    """SHA-256 of what the data were measured to be, and of every row in its order: a run goes on with these alone."""
+    found = hashlib.sha256(json.dumps(task.to_dict(), sort_keys=True).encode())
+    for part in parts:
+        for row, target in zip(part.rows, part.targets, strict=True):
+            numbers = [part for part in row if isinstance(part, np.ndarray)] if isinstance(row, tuple) else [row.inputs]
+            for array in (*numbers, target):
+                found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()

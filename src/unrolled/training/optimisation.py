@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from unrolled.training.recipe import Recipe
 
-__all__ = ["Average", "learning_rate", "optimizer_for"]
+__all__ = ["Average", "learning_rate", "optimizer_for", "optimizer_state", "restore_optimizer"]
 
 
 def learning_rate(recipe: Recipe, epochs_done: float) -> float:
@@ -47,6 +47,23 @@ def optimizer_for(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     return kind(groups, lr=recipe.learning_rate)
 
 
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """NUMBER.KEY → what an optimizer remembers of its parameters, such as 3.exp_avg."""
+    found = {}
+    for number, parts in optimizer.state_dict()["state"].items():
+        found |= {f"{number}.{key}": torch.as_tensor(value) for key, value in parts.items() if value is not None}
+    return found
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
+    """The inverse of `optimizer_state`."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in saved.items():
+        number, _, key = name.partition(".")
+        state.setdefault(int(number), {})[key] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
 class Average:
     """A moving average of a model's parameters; with decay None it is the parameters themselves."""
 
@@ -73,8 +90,8 @@ class Average:
             yield
             return
         own = {name: p.detach().clone() for name, p in self.model.named_parameters()}
-        self._write(self.values)
         try:
+            self._write(self.values)
             yield
         finally:
             self._write(own)

@@ -13,6 +13,13 @@ from unrolled.training.recipe_forecast import ForecastFields, check_forecast
 __all__ = ["check_together", "flag", "has_meaning", "sentence"]
 
 
+# What the patterns of fields say, in words.
+PATTERNS = {
+    "device": "auto, cpu, cuda, cuda:0 or mps",
+    "track": "tensorboard, wandb or mlflow; several are parted by commas, without blanks",
+}
+
+
 def has_meaning(recipe: ForecastFields, name: str) -> bool:
     """Whether a field has a meaning for this task and cell."""
     extra = extra_of(recipe, name)
@@ -115,7 +122,7 @@ def sentence(detail: Any, fields: Collection[str]) -> str:
         "greater_than_equal": f"{context.get('ge')} or more",
         "less_than": f"less than {context.get('lt')}",
         "less_than_equal": f"{context.get('le')} or less",
-        "string_pattern_mismatch": "auto, cpu, cuda, cuda:0 or mps",
+        "string_pattern_mismatch": PATTERNS.get(name),
     }.get(kind, detail["msg"].removeprefix("Input should be ").removeprefix("Value error, "))
     words = {"task": "TASK", "data": "DATA"}  # the two that the command line takes without a flag
     on_the_line = f"In a recipe file: {name} = …; on the command line: {words.get(name, flag(name))}."

@@ -254,7 +254,19 @@ class Fields(BaseModel):
     backend: Literal["auto", "reference", "native", "torch"] = field(
         "Run", "The engine of the recurrent layers.", "auto", cells=RECURRENT
     )
+    checkpoint_every: int | None = field(
+        "Run", "Optimizer steps between two checkpoints within an epoch. None: by minutes alone.", None, ge=1
+    )
+    checkpoint_minutes: float | None = field(
+        "Run", "Minutes after which a checkpoint is written in the middle of an epoch.", 10.0, gt=0
+    )
     log_every: int = field("Run", "Optimizer steps between two lines of metrics.jsonl.", 20, ge=1)
+    track: str | None = field(
+        "Run",
+        "Also send the numbers of metrics.jsonl to tensorboard, wandb or mlflow; parted by commas.",
+        None,
+        pattern=r"^(tensorboard|wandb|mlflow)(,(tensorboard|wandb|mlflow))*$",
+    )
     inspect_every: int | None = field(
         "Run",
         "Optimizer steps between two looks at gates and gradients, which metrics.jsonl keeps. None: no looks.",

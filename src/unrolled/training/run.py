@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from unrolled.bundle import write_atomically
 from unrolled.data.examples import Splits
 from unrolled.errors import RecipeError, expected
 from unrolled.training.folder import RunFolder
@@ -25,12 +24,16 @@ from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers, Report
 from unrolled.training.sources import open_inputs, open_parts, published
 from unrolled.training.tasks import Task, find
+from unrolled.training.tracking import Tracking
 from unrolled.training.trained import Trained, find_device
 
 __all__ = ["Result", "evaluate", "generate", "load", "predict", "resume", "train", "translate"]
 
 # What may differ when a run goes on: nothing that the weights so far depend on.
-CHANGEABLE = ("epochs", "patience", "device", "threads", "backend", "log_every", "inspect_every", "report")
+CHANGEABLE = (
+    *("epochs", "patience", "device", "threads", "backend", "log_every", "inspect_every", "report"),
+    *("checkpoint_every", "checkpoint_minutes", "track"),
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,10 @@ def train(recipe: Recipe, *, out: str | Path, progress: Progress | None = None) 
         task = find(recipe.task).prepare(recipe, parts.train)
         loop = _loop(task, parts, folder, progress)
         folder.create(recipe)
-        return _finish(loop, parts)
+        try:
+            return _finish(loop, parts)
+        finally:
+            folder.lock.give_back()
 
 
 def resume(run: str | Path, *, progress: Progress | None = None, **changes: Any) -> Result:
@@ -84,9 +90,20 @@ def resume(run: str | Path, *, progress: Progress | None = None, **changes: Any)
 
     Args:
         changes: fields of the recipe that may differ from here on, such as more `epochs`.
+
+    Raises:
+        RunError: it is not a run folder, another process works on it, it cannot be written to, none of its checkpoints
+            can be used, or the data are not those that the run began with.
     """
     folder = RunFolder(run)
-    folder.check_run()
+    folder.open_again()
+    try:
+        return _resume(folder, progress, changes)
+    finally:
+        folder.lock.give_back()
+
+
+def _resume(folder: RunFolder, progress: Progress | None, changes: dict[str, Any]) -> Result:
     recipe = Recipe.load(folder.recipe_file)
     for name in changes:
         if name not in CHANGEABLE:
@@ -99,8 +116,7 @@ def resume(run: str | Path, *, progress: Progress | None = None, **changes: Any)
         parts = open_parts(recipe)
         loop = _loop(find(recipe.task).prepare(recipe, parts.train), parts, folder, progress)
         loop.restore()
-        folder.forget_after(loop.counters.epoch)
-        write_atomically(folder.recipe_file, recipe.dump().encode())
+        folder.keep_recipe(recipe)
         return _finish(loop, parts)
 
 
@@ -183,11 +199,19 @@ def _loop(task: Task, parts: Splits, folder: RunFolder, progress: Progress | Non
     watcher = progress if progress is not None else Silent()
     for note in [*parts.train.notes, *(f"{parts.valid.name}: {note}" for note in valid.notes)]:
         watcher.note(note)
-    return Loop(task, model, train, valid, folder, watcher)
+    return Loop(task, model, train, valid, folder, watcher, Tracking(task.recipe.track, watcher.note))
 
 
 def _finish(loop: Loop, parts: Splits) -> Result:
     """Run the loop, then score the best weights."""
+    loop.tracking.start(loop.folder.path, loop.recipe.model_dump())
+    try:
+        return _finished(loop, parts)
+    finally:
+        loop.tracking.finish()
+
+
+def _finished(loop: Loop, parts: Splits) -> Result:
     started = time.perf_counter()
     loop.run()
     seconds = time.perf_counter() - started
@@ -199,7 +223,13 @@ def _finish(loop: Loop, parts: Splits) -> Result:
         best.save(loop.folder.model_file, epoch=loop.counters.best_epoch, valid=loop.counters.best_valid)
     report = replace(report, published=published(loop.recipe) if scored is parts.test else ())
     counters = loop.counters
-    loop.folder.log(event="end", best_epoch=counters.best_epoch, seconds=round(seconds, 3), test=report.to_dict())
+    loop.log(
+        event="end",
+        step=counters.step,
+        best_epoch=counters.best_epoch,
+        seconds=round(seconds, 3),
+        test=report.to_dict(),
+    )
     if loop.recipe.report:
         from unrolled.training import reporting  # the page is drawn by modules that training itself does not need
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +32,7 @@ from torch import Tensor
 
 from unrolled.errors import RunError, ShapeError, expected
 
-__all__ = ["Block", "Chunk", "TruncatedBPTT", "detach", "select_rows"]
+__all__ = ["Block", "Chunk", "Cut", "TruncatedBPTT", "detach", "select_rows"]
 
 _PENDING: Any = object()
 
@@ -61,6 +62,13 @@ class Block(NamedTuple):
         return Block(inputs, join("targets"), join("resets"), join("mask"))
 
 
+class Cut(NamedTuple):
+    """Between two chunks: all that is needed to go on from there another day."""
+
+    chunks: int  # that are behind
+    states: tuple[Any, ...]  # at the last few cuts, the newest last: as many as a window has chunks
+
+
 @dataclass(eq=False)
 class Chunk:
     """What one turn of the loop needs: the steps of a chunk, after the earlier ones that the window adds."""
@@ -76,6 +84,8 @@ class Chunk:
     steps: int  # how many positions are counted
     total: int | None  # … and in the whole batch; None where a stream does not say
     batch_axis: int | None
+    states: tuple[Any, ...] = field(default=(), repr=False)  # at the cuts that stand before this chunk's window
+    kept: int = 1  # how many of them the next chunk needs
     carried: Any = field(default=_PENDING, repr=False)
 
     @property
@@ -91,6 +101,11 @@ class Chunk:
                 )
             )
         return self.steps / self.total if self.total else 0.0
+
+    @property
+    def cut(self) -> Cut:
+        """Where the sequence stands behind this chunk, once its state is carried on."""
+        return Cut(self.index + 1, (*self.states, self.carried)[-self.kept :])
 
     def carry(self, state: Any) -> Any:
         """Hand the state on to the next chunk: the value, cut from its graph. Returns what is handed on."""
@@ -138,6 +153,7 @@ class TruncatedBPTT:
         resets: Tensor | None = None,
         mask: Tensor | None = None,
         state: Any = None,
+        cut: Cut | None = None,
     ) -> Iterator[Chunk]:
         """Cut tensors (B, T, …) that are in memory.
 
@@ -147,6 +163,7 @@ class TruncatedBPTT:
             mask: boolean (B, T), positions that count in the loss, of the valid ones. None: all valid ones.
             state: the value to start from, such as that of the batch before; no gradient flows into it.
                 None: the layer's own initial state.
+            cut: the `cut` of an earlier chunk of the same tensors: begin behind it, in place of `state`.
         """
         block = Block(inputs, targets, resets, mask)
         _check_block(block)
@@ -162,7 +179,7 @@ class TruncatedBPTT:
         total = inputs.shape[0] * inputs.shape[1] if rows is None else int(rows.sum())
         if mask is not None:
             total = int(_counted(block, rows, 0).sum())
-        return self._run([block], rows, total, state)
+        return self._run([block], rows, total, state, cut)
 
     def stream(
         self,
@@ -187,18 +204,23 @@ class TruncatedBPTT:
                 _check_block(block)
                 yield block
 
-        return self._run(checked(), lengths, total, state)
+        return self._run(checked(), lengths, total, state, None)
 
-    def _run(self, blocks: Iterable[Block], lengths: Any, total: int | None, state: Any) -> Iterator[Chunk]:
-        states: deque[Any] = deque([detach(state)], maxlen=self.window // self.chunk)  # at the last few cuts
+    def _run(
+        self, blocks: Iterable[Block], lengths: Any, total: int | None, state: Any, cut: Cut | None
+    ) -> Iterator[Chunk]:
+        kept = self.window // self.chunk
+        states: deque[Any] = deque([detach(state)] if cut is None else cut.states, maxlen=kept)  # at the last few cuts
+        first = 0 if cut is None else cut.chunks
         rows: Tensor | None = None
-        for index, (begin, start, block) in enumerate(self._windows(blocks, lengths)):
+        windows = enumerate(self._windows(blocks, lengths))
+        for index, (begin, start, block) in islice(windows, first, None):
             batch, steps = block.inputs.shape[:2]
-            if index == 0:
+            if index == first:
                 rows = _lengths(lengths, block.inputs)
                 if total is None and rows is not None and block.mask is None:
                     total = int(rows.sum())
-                _check_state(state, batch, self.batch_axis)
+                _check_state(list(states), batch, self.batch_axis)
             if states[-1] is _PENDING:
                 raise RunError(
                     f"chunk {index - 1} handed on no state: call piece.carry(state) with the state that the "
@@ -218,6 +240,8 @@ class TruncatedBPTT:
                 steps=int(mask.sum()),
                 total=total,
                 batch_axis=self.batch_axis,
+                states=tuple(states),
+                kept=kept,
             )
             yield chunk
             states.append(chunk.carried)

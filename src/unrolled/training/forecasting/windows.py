@@ -6,7 +6,7 @@ Axes     B windows of a batch, T steps, N forks, h steps of the horizon.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,14 +49,26 @@ def epoch_size(frames: Sequence[Frame], recipe: Recipe, plan: Plan) -> int:
 
 
 def batches(
-    frames: Sequence[Frame], recipe: Recipe, plan: Plan, rng: np.random.Generator
+    frames: Sequence[Frame],
+    recipe: Recipe,
+    plan: Plan,
+    rng: np.random.Generator,
+    behind: int = 0,
+    drawn: dict[str, Any] | None = None,
 ) -> Iterator[tuple[Window, list[str]]]:
-    """One epoch of windows in random places, and what to call their rows."""
+    """One epoch of windows in random places, and what to call their rows.
+
+    Args:
+        rng: as it stood when the epoch began.
+        behind: batches to leave out, after which the state of rng was `drawn`.
+    """
     all_cuts, count = cuts_of(frames, plan), epoch_size(frames, recipe, plan)
     # Every place once before any place twice.
     rounds = [rng.permutation(len(all_cuts)) for _ in range(-(-count // len(all_cuts)))]
     chosen = all_cuts[np.concatenate(rounds)[:count]]
-    for begin in range(0, count, recipe.batch_size):
+    if drawn is not None:
+        rng.bit_generator.state = drawn
+    for begin in range(behind * recipe.batch_size, count, recipe.batch_size):
         cuts = [_cut(frames, plan, int(i), int(s)) for i, s in chosen[begin : begin + recipe.batch_size]]
         names = [f"{frames[c.frame].series.where} from {frames[c.frame].series.time(c.start)}" for c in cuts]
         yield window_batch(frames, cuts, recipe, plan, rng), names

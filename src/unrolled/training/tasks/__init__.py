@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 
-from unrolled.training.tasks.base import Encoded, StepLoss, Task
+from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task
 
-__all__ = ["Encoded", "StepLoss", "Task", "find"]
+__all__ = ["Encoded", "Place", "StepLoss", "Task", "find"]
 
 _HOME = {
     "classify": "Classify",

@@ -2,14 +2,16 @@
 
 The loop asks for `steps`, a generator of losses. It takes an optimizer step between two of them, so the generator
 computes each loss when it is asked for, with the weights of that moment; a state that goes from chunk to chunk
-stays inside the generator.
+stays inside the generator and, for the checkpoints, in the `Place`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -18,11 +20,29 @@ from unrolled.data import Dataset, Item
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers, Report
 
-__all__ = ["Encoded", "StepLoss", "Task", "TrainingPart"]
+__all__ = ["Encoded", "Place", "StepLoss", "Task", "TrainingPart", "ahead"]
 
+T = TypeVar("T")
 
 # Asks for the training part, for a baseline that is too large to be saved; None where the data are not at hand.
 TrainingPart = Callable[[], Dataset | None]
+
+
+@dataclass
+class Place:
+    """Where an epoch stands. `steps` begins there, and moves it on before it yields a loss."""
+
+    batches: int = 0  # that are behind
+    carried: Any = None  # what goes on from batch to batch: None, or tensors in tuples
+    drawn: dict[str, Any] | None = None  # the state of the epoch's generator of random numbers
+
+
+def ahead(batches: Iterable[T], place: Place | None) -> Iterator[T]:
+    """The batches that are not behind yet. Each is counted as it is taken."""
+    place = Place() if place is None else place
+    for batch in islice(batches, place.batches, None):
+        place.batches += 1
+        yield batch
 
 
 class StepLoss(NamedTuple):
@@ -93,8 +113,15 @@ class Task(ABC):
         """Optimizer steps of one epoch."""
 
     @abstractmethod
-    def steps(self, model: nn.Module, data: Encoded, rng: np.random.Generator) -> Iterator[StepLoss]:
-        """The losses of one epoch, each computed when it is asked for."""
+    def steps(
+        self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
+    ) -> Iterator[StepLoss]:
+        """The losses of one epoch, each computed when it is asked for.
+
+        Args:
+            rng: as it stood when the epoch began.
+            place: where in the epoch to begin, and what to move on; None: at its beginning.
+        """
 
     # afterwards
 

@@ -22,7 +22,7 @@ from unrolled.training.metrics import Classification
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.tasks.aligned import EVALUATION_BATCH, device_of, encode_rows, lengths_of, model_from
-from unrolled.training.tasks.base import Encoded, StepLoss, Task, TrainingPart
+from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, ahead
 from unrolled.training.tasks.reading import Reading, Row
 
 __all__ = ["Classify"]
@@ -66,8 +66,10 @@ class Classify(Task):
     def step_count(self, data: Encoded) -> int:
         return -(-len(data.rows) // self.recipe.batch_size)
 
-    def steps(self, model: nn.Module, data: Encoded, rng: np.random.Generator) -> Iterator[StepLoss]:
-        for indices in batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng):
+    def steps(
+        self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
+    ) -> Iterator[StepLoss]:
+        for indices in ahead(batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng), place):
             batch = self._batch(data, indices).to(device_of(model))
             assert batch.targets is not None
             logits = model(batch)

@@ -36,7 +36,7 @@ from unrolled.training.forecasting.windows import batches, epoch_size
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.tasks.aligned import device_of
-from unrolled.training.tasks.base import Encoded, StepLoss, Task, TrainingPart
+from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart
 
 __all__ = ["Forecast"]
 
@@ -110,9 +110,13 @@ class Forecast(Task):
     def step_count(self, data: Encoded) -> int:
         return -(-epoch_size(data.rows, self.recipe, self.plan) // self.recipe.batch_size)
 
-    def steps(self, model: nn.Module, data: Encoded, rng: np.random.Generator) -> Iterator[StepLoss]:
+    def steps(
+        self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
+    ) -> Iterator[StepLoss]:
         assert isinstance(model, Forecaster)
-        for window, names in batches(data.rows, self.recipe, self.plan, rng):
+        place = Place() if place is None else place
+        for window, names in batches(data.rows, self.recipe, self.plan, rng, place.batches, place.drawn):
+            place.batches += 1
             batch = window.to(device_of(model))
             count = int(batch.mask.sum())
             if not count:

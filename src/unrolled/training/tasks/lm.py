@@ -29,9 +29,9 @@ from unrolled.training.metrics import Perplexity
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.tasks.aligned import device_of, model_from
-from unrolled.training.tasks.base import Encoded, StepLoss, Task, TrainingPart
+from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart
 from unrolled.training.tasks.reading import Reading
-from unrolled.training.tbptt import Chunk, TruncatedBPTT
+from unrolled.training.tbptt import Chunk, Cut, TruncatedBPTT
 
 __all__ = ["END", "LanguageModelling"]
 
@@ -98,7 +98,9 @@ class LanguageModelling(Task):
         columns = -(-tokens // min(self.recipe.batch_size, max(tokens, 1)))
         return -(-columns // self.recipe.chunk)
 
-    def steps(self, model: nn.Module, data: Encoded, rng: np.random.Generator) -> Iterator[StepLoss]:
+    def steps(
+        self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
+    ) -> Iterator[StepLoss]:
         order = rng.permutation(len(data.rows)) if self.independent else range(len(data.rows))
         rows: list[Step] = [data.rows[i] for i in order]
         begins = np.concatenate([np.arange(len(row.targets)) == 0 for row in rows]) if self.independent else None
@@ -107,11 +109,17 @@ class LanguageModelling(Task):
         (inputs, lengths), (targets, _), *resets = [streams(part, width) for part in joined]
         device = device_of(model)
         tensors = [torch.from_numpy(part).to(device) for part in (inputs, targets, *(part for part, _ in resets))]
+        place = Place() if place is None else place
         pieces = TruncatedBPTT(self.recipe.chunk).chunks(
-            tensors[0], tensors[1], resets=tensors[2] if resets else None, lengths=torch.from_numpy(lengths).to(device)
+            *tensors[:2],
+            resets=tensors[2] if resets else None,
+            lengths=torch.from_numpy(lengths).to(device),
+            cut=Cut(place.batches, place.carried) if place.batches else None,
         )
         for piece in pieces:
-            yield self._step(model, piece)
+            step = self._step(model, piece)
+            place.batches, place.carried = piece.cut
+            yield step
 
     def _step(self, model: nn.Module, piece: Chunk) -> StepLoss:
         keywords = _only_needed(piece)
@@ -199,14 +207,19 @@ class LanguageModelling(Task):
         scored = zip(read, self._nats(model, rows), strict=True)
         return [likelihood(nats, row.unknown) for row, nats in scored]
 
-    @torch.no_grad()
     def generate(self, model: nn.Module, prompt: str, length: int, **options: Any) -> str:
         """The prompt and what follows, one token at a time; the unknown token is never drawn.
 
         Options are those of `decoding.write`: temperature, top_k, top_p, seed, stop.
         """
+        return self.go_on(model, prompt, length, **options)[0]
+
+    @torch.no_grad()
+    def go_on(self, model: nn.Module, prompt: str, length: int, **options: Any) -> tuple[str, list[str], list[str]]:
+        """The same, with the tokens that the model read first, and those that it wrote."""
         written = self.reading.tokens(Item("prompt", text=prompt))
-        start = self.vocabulary.encode(first_tokens(written, self.vocabulary.tokens, independent=self.independent))
+        first, prompted = first_tokens(written, self.vocabulary.tokens, independent=self.independent), len(written)
+        start = self.vocabulary.encode(first)
         state: Any = None
 
         def advance(ids: np.ndarray) -> np.ndarray:
@@ -214,7 +227,7 @@ class LanguageModelling(Task):
             logits, state = model(torch.from_numpy(ids)[None].to(device_of(model)), state)
             return logits[0, -1].cpu().double().numpy()
 
-        return write(
+        text = write(
             advance,
             start,
             written,
@@ -226,6 +239,7 @@ class LanguageModelling(Task):
             skip=len(prompt),
             **options,
         )
+        return text, first, written[prompted:]
 
 
 def _only_needed(piece: Chunk) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from unrolled.training.losses import cross_entropy, row_losses
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers, Report
 from unrolled.training.tasks.aligned import device_of
-from unrolled.training.tasks.base import Encoded, StepLoss, Task, TrainingPart
+from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, ahead
 from unrolled.training.tasks.reading import Reading, Row
 from unrolled.training.transduction import NearestSource, Transduction, bleu_and_chrf, truth_share
 
@@ -58,6 +58,11 @@ class Pair:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """Of the source."""
+        return self.source.inputs
 
 
 class SequenceToSequence(Task):
@@ -165,12 +170,14 @@ class SequenceToSequence(Task):
     def step_count(self, data: Encoded) -> int:
         return -(-len(data.rows) // self.recipe.batch_size)
 
-    def steps(self, model: nn.Module, data: Encoded, rng: np.random.Generator) -> Iterator[StepLoss]:
+    def steps(
+        self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
+    ) -> Iterator[StepLoss]:
         lengths = [len(row) + len(target) for row, target in zip(data.rows, data.targets, strict=True)]
         recipe = self.recipe
         schedule = (recipe.sampling, recipe.sampling_rate, recipe.sampling_floor)
         count = self.step_count(data)
-        for number, indices in enumerate(batch_indices(lengths, recipe.batch_size, rng=rng)):
+        for number, indices in ahead(enumerate(batch_indices(lengths, recipe.batch_size, rng=rng)), place):
             own = 1 - truth_share(*schedule, self.epoch - 1 + number / count, recipe.epochs)
             yield self._step(model, data, indices, own)
 

@@ -24,7 +24,7 @@ from unrolled.training.metrics import Tagging
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.tasks.aligned import EVALUATION_BATCH, device_of, encode_rows, lengths_of, model_from
-from unrolled.training.tasks.base import Encoded, StepLoss, Task, TrainingPart
+from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, ahead
 from unrolled.training.tasks.reading import Reading, Row
 
 __all__ = ["Tag"]
@@ -70,9 +70,11 @@ class Tag(Task):
     def step_count(self, data: Encoded) -> int:
         return -(-len(data.rows) // self.recipe.batch_size)
 
-    def steps(self, model: nn.Module, data: Encoded, rng: np.random.Generator) -> Iterator[StepLoss]:
+    def steps(
+        self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
+    ) -> Iterator[StepLoss]:
         assert isinstance(model, Tagger)
-        for indices in batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng):
+        for indices in ahead(batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng), place):
             batch = self._batch(data, indices).to(device_of(model))
             loss = model.loss(model(batch), batch)
 

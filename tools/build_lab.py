@@ -9,6 +9,7 @@ Needs lab/node_modules (`npm ci` in lab/), latex2mathml and PyYAML. The same sou
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import subprocess
@@ -26,7 +27,7 @@ WORK = LAB / "build"
 STATIC = ROOT / "src" / "unrolled" / "lab" / "static"
 LANGUAGES = ("en", "zh")
 LARGEST_SCRIPT = 350_000
-THIN = ("d3-geo", "d3-scale-chromatic")  # packages of which almost nothing is used: lab/src/thin/ stands in their place
+THIN = ("d3-geo", "d3-scale-chromatic", "d3-time", "d3-time-format")  # hardly used: lab/src/thin/ stands in their place
 
 
 class BuildError(Exception):
@@ -66,6 +67,7 @@ def content() -> dict[str, Any]:
     return {
         "texts": {language: texts(language) for language in LANGUAGES},
         "quiz": {language: read_yaml(LAB / "quiz" / f"{language}.yaml") for language in LANGUAGES},
+        "code": {cell: code(cell) for cell in ("lstm", "gru")},
         "glossary": read_yaml(LAB / "glossary.yaml"),
         "equations": {name: equation(name, source) for name, source in read_yaml(LAB / "equations.yaml").items()},
     }
@@ -114,6 +116,24 @@ def tree(element: ElementTree.Element) -> list[Any]:
     children += [tree(child) for child in element]
     attributes = {key: value for key, value in element.attrib.items() if key != "xmlns"}
     return [element.tag.split("}")[-1], attributes, *children]
+
+
+def code(cell: str) -> list[dict[str, str]]:
+    """The lines of src/unrolled/equations that compute a cell, each with the gate that it computes."""
+    path = ROOT / "src" / "unrolled" / "equations" / f"{cell}.py"
+    source = path.read_text(encoding="utf-8")
+    functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    lines: list[dict[str, str]] = []
+    for node in ast.walk(functions[f"{cell}_gates"]):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            gate = ast.unparse(node.targets[0])
+            lines.append({"gate": gate, "text": ast.get_source_segment(source, node) or ""})
+    for node in functions[f"{cell}_update"].body[1:]:
+        gate = "c" if isinstance(node, ast.Assign) else "h" if cell == "lstm" else "s"
+        lines.append({"gate": gate, "text": ast.get_source_segment(source, node) or ""})
+    if len(lines) < 5:
+        raise BuildError(f"{path.relative_to(ROOT)}: expected the lines of the gates, found {lines}")
+    return lines
 
 
 def bundle(out: Path) -> list[Path]:

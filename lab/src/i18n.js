@@ -24,7 +24,11 @@ const MARKS = /`([^`]+)`|\*\*([^*]+)\*\*|\$(\w+)\$|\[([^\]]+)\]\((#[^)]+)\)/g;
 
 /** The text of `key` with its marks as elements: a list of nodes to put between tags. */
 export function rich(key, values = {}) {
-  const text = t(key, values);
+  return richText(t(key, values));
+}
+
+/** The same for a text that has no key: of the quiz. */
+export function richText(text) {
   const nodes = [];
   let end = 0;
   for (const found of text.matchAll(MARKS)) {

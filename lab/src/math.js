@@ -116,3 +116,50 @@ export function readInOrder(words) {
   let h = 0;
   return words.map((word) => (h = Math.tanh(score(READERS.words[word]) + READERS.U * h)));
 }
+
+/**
+ * The shapes that a batch takes on its way through a network, first to last.
+ *
+ * @param {"classify"|"tag"|"language"|"translate"} task
+ * @param {{batch: number, time: number, target: number, width: number, hidden: number, layers: number, bidirectional: boolean,
+ *   vocabulary: number, classes: number}} sizes
+ * @param {"rnn"|"gru"|"lstm"} cell
+ * @returns {Array<{key: string, shape: number[]}>}
+ */
+export function shapesOf(task, cell, { batch, time, target, width, hidden, layers, bidirectional, vocabulary, classes }) {
+  const directions = bidirectional && task !== "language" ? 2 : 1;
+  const states = [layers * directions, batch, hidden];
+  const source = [
+    { key: "tokens", shape: [batch, time] },
+    { key: "embedded", shape: [batch, time, width] },
+    { key: "outputs", shape: [batch, time, directions * hidden] },
+  ];
+  const lasts = [{ key: "state", shape: states }, ...(cell === "lstm" ? [{ key: "memory", shape: states }] : [])];
+  const ends = {
+    classify: [{ key: "last", shape: [batch, directions * hidden] }, { key: "scores", shape: [batch, classes] }],
+    tag: [{ key: "tags", shape: [batch, time, classes] }],
+    language: [{ key: "next", shape: [batch, time, vocabulary] }],
+    translate: [
+      { key: "bridge", shape: [layers, batch, hidden] },
+      { key: "prefix", shape: [batch, target] },
+      { key: "prefix_embedded", shape: [batch, target, width] },
+      { key: "decoded", shape: [batch, target, hidden] },
+      { key: "next_target", shape: [batch, target, vocabulary] },
+    ],
+  };
+  return task === "translate" ? [...source, ...lasts, ...ends[task]] : [...source, ...ends[task], ...lasts];
+}
+
+/** The shapes inside one step of one layer and direction. */
+export function shapesOfStep(cell, { batch, width, hidden }) {
+  const blocks = BLOCKS[cell].length;
+  return [
+    { key: "step_input", shape: [batch, width] },
+    { key: "step_state", shape: [batch, hidden] },
+    { key: "step_weight_ih", shape: [blocks * hidden, width] },
+    { key: "step_weight_hh", shape: [blocks * hidden, hidden] },
+    { key: "step_sums", shape: [batch, blocks * hidden] },
+    ...(blocks > 1 ? [{ key: "step_gate", shape: [batch, hidden] }] : []),
+    { key: "step_new", shape: [batch, hidden] },
+  ];
+}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import random
 import subprocess
 from fractions import Fraction
@@ -132,3 +134,36 @@ def test_half_lives_and_gates() -> None:
     for p in (0.02, 0.5, 0.9, 0.9999):
         (b,) = javascript([("logit", [p])])
         assert b == pytest.approx(float(torch.logit(torch.tensor(p, dtype=torch.float64))), **CLOSE)
+
+
+def test_one_unit_of_an_lstm_and_of_a_gru() -> None:
+    from unrolled.equations import gru_update, lstm_update
+
+    draws = [[RANDOM.uniform(-1, 1) for _ in range(5)] for _ in range(10)]
+    for f, i, C, g, o in draws:
+        given = {"f": f, "i": i, "C": C, "g": g, "o": o}
+        found, path = javascript([("lstmUnit", [given]), ("lstmRepeat", [given, 10])])
+        tensors = {name: torch.tensor([[x]], dtype=torch.float64) for name, x in given.items()}
+        h, c = lstm_update(tensors["C"], tensors["i"], tensors["f"], tensors["g"], tensors["o"])
+        assert found["c"] == pytest.approx(c.item(), **CLOSE)
+        assert found["h"] == pytest.approx(h.item(), **CLOSE)
+        memory = tensors["C"]
+        for step in path[1:]:
+            memory = lstm_update(memory, tensors["i"], tensors["f"], tensors["g"], tensors["o"]).c
+            assert step == pytest.approx(memory.item(), **CLOSE)
+        (mixed,) = javascript([("gruUnit", [{"z": f, "h": C, "n": g}])])
+        assert mixed == pytest.approx(gru_update(tensors["C"], tensors["f"], tensors["g"]).item(), **CLOSE)
+
+
+def test_who_reads_words_in_order() -> None:
+    """The bag gives one answer for all orders of three words; the network gives six."""
+    orders = [list(order) for order in itertools.permutations(["dog", "bites", "man"])]
+    bags = javascript([("bagOfWords", [order]) for order in orders])
+    assert np.ptp(bags) < 1e-12
+    ends = [states[-1] for states in javascript([("readInOrder", [order]) for order in orders])]
+    assert len({round(end, 6) for end in ends}) == 6
+    words = {"dog": (1, 0.2), "bites": (0.1, 1), "man": (-0.8, 0.4)}
+    h = 0.0
+    for word in orders[0]:
+        h = math.tanh(0.9 * words[word][0] - 0.7 * words[word][1] + 0.8 * h)
+    assert ends[0] == pytest.approx(h, **CLOSE)

@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
 import { t } from "../i18n.js";
+import { Scroll } from "../parts/Scroll.js";
 import { fixed, plain, subscript } from "../numbers.js";
 
 const PITCH = 132;
@@ -34,10 +35,10 @@ function Cell({ cell, index, step, look, onInspect }) {
     event.preventDefault();
     onInspect(place);
   };
-  const reach = known
+  const reach = known && onInspect
     ? { tabindex: 0, role: "button", onClick: () => onInspect(place), onKeyDown: press, "aria-pressed": String(look === place) }
     : { role: "img" };
-  const name = t(known ? "V1.cell" : "V1.cell_unknown", { step: place, value: known ? fixed(cell.h) : "" });
+  const name = t(known ? (onInspect ? "V1.cell" : "V1.cell_plain") : "V1.cell_unknown", { step: place, value: known ? fixed(cell.h) : "" });
   return html`<g class=${`cell ${known ? "known" : ""} ${look === place ? "looked" : ""} ${place === step ? "newest" : ""}`}
     data-cell=${place} aria-label=${name} ...${reach}>
     <rect x=${centre(index) - CELL.width / 2} y=${TOP} width=${CELL.width} height=${CELL.height} rx="9" />
@@ -62,6 +63,7 @@ function Token({ step }) {
  * @param {number} step cells up to this one are known; later ones show "?"
  * @param {number} look the cell whose numbers are shown below, 0 for none
  * @param {"plain"|"shared"|"own"} weights how the arrows are labelled
+ * @param {(step: number) => void} [onInspect] a known cell is pressed; without it cells are no buttons
  */
 export function Unrolled({ cells, h0, step, look, weights, onInspect }) {
   const width = LEFT + (cells.length - 1) * PITCH + CELL.width + 46;
@@ -72,7 +74,7 @@ export function Unrolled({ cells, h0, step, look, weights, onInspect }) {
     const kind = weights === "shared" && event.target.closest?.("[data-w]")?.dataset.w;
     for (const arrow of art.current.querySelectorAll("[data-w]")) arrow.classList.toggle("pulse", arrow.dataset.w === kind);
   };
-  return html`<div class="scroll"><svg class="picture unrolled" viewBox=${`0 0 ${width} 180`} width=${width} height="180" ref=${art}
+  return html`<${Scroll} label=${t("V1.figure")}><svg class="picture unrolled" viewBox=${`0 0 ${width} 180`} width=${width} height="180" ref=${art}
     role="group" aria-label=${t("V1.figure")} onPointerOver=${light} onPointerLeave=${light}>
     <defs>
       <marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
@@ -93,5 +95,5 @@ export function Unrolled({ cells, h0, step, look, weights, onInspect }) {
       </g>`,
     )}
     <${Token} step=${step} />
-  </svg></div>`;
+  </svg><//>`;
 }

@@ -2,13 +2,13 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import {
   areaY, axisX, axisY, barX, barY, cell, crosshairX, dot, gridX, gridY, line, link, plot, pointerX, rectX, rectY, ruleX, ruleY,
-  text, tip,
+  stackX, text, tip,
 } from "@observablehq/plot";
 import { html } from "../html.js";
 import { superscript } from "../numbers.js";
 
 export const Plot = {
-  areaY, axisX, axisY, barX, barY, cell, crosshairX, dot, gridX, gridY, line, link, pointerX, rectX, rectY, ruleX, ruleY, text, tip,
+  areaY, axisX, axisY, barX, barY, cell, crosshairX, dot, gridX, gridY, line, link, pointerX, rectX, rectY, ruleX, ruleY, stacked: stackX, text, tip,
 };
 
 const LOOK = { fontFamily: "inherit", fontSize: "13px", overflow: "visible", background: "transparent" };

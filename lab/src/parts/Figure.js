@@ -4,6 +4,7 @@ import { html } from "../html.js";
 import { announce, hashOf } from "../state.js";
 import { t } from "../i18n.js";
 import { Button } from "./controls.js";
+import { Scroll } from "./Scroll.js";
 import { csvOf, Table } from "./Table.js";
 import { pngOf, save, svgOf } from "./saving.js";
 
@@ -27,7 +28,7 @@ export function Figure({ name, title, table, children, note }) {
   const savePng = async () => save(`${name}.png`, await pngOf(picture()));
   return html`<figure class="figure" data-figure=${name}>
     <figcaption>${title}</figcaption>
-    <div class="picture-box" ref=${body}>${children}</div>
+    <div ref=${body}><${Scroll} class="picture-box" label=${title}>${children}<//></div>
     ${note && html`<p class="note">${note}</p>`}
     <div class="toolbar" role="group" aria-label=${t("figure.tools", { title })}>
       <${Button} aria-expanded=${String(shown)} onClick=${() => show(!shown)} data-do="table">${t(shown ? "figure.hide_table" : "figure.table")}<//>

@@ -15,17 +15,19 @@ function takesKeys(target, key) {
 
 /**
  * @param {number} length number of steps
+ * @param {number} [first] the smallest step; 0 is before the first
  * @param {number} step how many have been made, 0 to length
  * @param {(step: number) => void} onStep
+ * @param {string} [label] key of the name of the timeline
  * @param {string} [word] key of the sentence that names a step, with {step} and {length}
  */
-export function Stepper({ length, step, onStep, onReset, word = "stepper.at", name = "step" }) {
+export function Stepper({ length, first = 0, step, onStep, onReset, word = "stepper.at", label = "stepper.timeline", name = "step" }) {
   const [playing, play] = useState(false);
   const latest = useRef();
-  latest.current = { step, length, onStep };
+  latest.current = { step, length, first, onStep };
   const move = (to) => {
-    const { step, length, onStep } = latest.current;
-    const next = Math.min(Math.max(to, 0), length);
+    const { step, length, first, onStep } = latest.current;
+    const next = Math.min(Math.max(to, first), length);
     if (next !== step) onStep(next);
   };
 
@@ -43,7 +45,7 @@ export function Stepper({ length, step, onStep, onReset, word = "stepper.at", na
     const press = (event) => {
       if (event.altKey || event.ctrlKey || event.metaKey || takesKeys(event.target, event.key)) return;
       const { step, length } = latest.current;
-      const to = { ArrowRight: step + 1, " ": step + 1, ArrowLeft: step - 1, Home: 0, End: length }[event.key];
+      const to = { ArrowRight: step + 1, " ": step + 1, ArrowLeft: step - 1, Home: -Infinity, End: length }[event.key];
       if (to === undefined) return;
       event.preventDefault();
       play(false);
@@ -58,15 +60,15 @@ export function Stepper({ length, step, onStep, onReset, word = "stepper.at", na
     move(to);
   };
   const start = () => {
-    if (!playing && step >= length) move(0);
+    if (!playing && step >= length) move(first);
     play(!playing);
   };
   const say = t(word, { step, length });
   return html`<${Controls} label=${t("stepper.label")}>
-    <${Button} onClick=${by(step - 1)} aria-disabled=${String(step === 0)} data-do="back">${t("stepper.back")}<//>
+    <${Button} onClick=${by(step - 1)} aria-disabled=${String(step === first)} data-do="back">${t("stepper.back")}<//>
     <${Button} onClick=${by(step + 1)} aria-disabled=${String(step === length)} data-do="next" class="main">${t("stepper.next")}<//>
     <${Button} onClick=${start} aria-pressed=${String(playing)} data-do="play">${t(playing ? "stepper.pause" : "stepper.play")}<//>
-    <${Button} onClick=${() => (play(false), onReset ? onReset() : move(0))} data-do="reset">${t("stepper.reset")}<//>
-    <${Slider} label=${t("stepper.timeline")} value=${step} min=${0} max=${length} step=${1} text=${say} name=${name} onInput=${(to) => by(to)()} />
+    <${Button} onClick=${() => (play(false), onReset ? onReset() : move(first))} data-do="reset">${t("stepper.reset")}<//>
+    <${Slider} label=${t(label)} value=${step} min=${first} max=${length} step=${1} text=${say} name=${name} onInput=${(to) => by(to)()} />
   <//>`;
 }

@@ -11,6 +11,7 @@ export const GATES = {
   z: { color: "#D55E00", ink: "#B84A00", dash: "none", letter: "z" },
   r: { color: "#555555", ink: "#555555", dash: "4 2 1 2", letter: "r" },
   n: { color: "#8A4F7D", ink: "#8A4F7D", dash: "10 3 2 3", letter: "n" },
+  w: { color: "#0072B2", ink: "#0072B2", dash: "8 3", letter: "1−z" },
   h: { color: "#222222", ink: "#222222", dash: "none", letter: "h" },
 };
 

@@ -47,7 +47,8 @@ function markersOf({ c, d, n }) {
   );
 }
 
-function drawing(values, width) {
+/** Options of the chart; the home page draws it too. */
+export function drawing(values, width) {
   const { c, d, n } = values;
   const curves = [c, d].map((x, index) => ({ ...CURVES[index], x, end: powerLog10(x, n) })).filter(({ end }) => Number.isFinite(end));
   const ends = [0, ...curves.map(({ end }) => end)];

@@ -34,7 +34,8 @@ function tableOf(cells, chain) {
   return { caption: t("V2b.table"), columns, rows };
 }
 
-function drawing(chain, look) {
+/** Options of the chart; the home page draws it too. */
+export function drawing(chain, look) {
   const steps = chain.map((entry, index) => ({ ...entry, step: index + 1 }));
   const highest = Math.max(1, ...steps.flatMap(({ factor, product }) => [factor, product]));
   const lowest = Math.min(0, ...steps.flatMap(({ factor, product }) => [factor, product]));

@@ -1,7 +1,14 @@
 // Every view, in the order of the list. One line a view: its file is named after its id.
+import { view as V0 } from "./V0.js";
 import { view as V1 } from "./V1.js";
 import { view as V2a } from "./V2a.js";
 import { view as V2b } from "./V2b.js";
 import { view as V3 } from "./V3.js";
+import { view as V4 } from "./V4.js";
+import { view as V5 } from "./V5.js";
+import { view as V11 } from "./V11.js";
+import { view as order } from "./order.js";
+import { view as qa } from "./qa.js";
+import { view as shapes } from "./shapes.js";
 
-export const views = [V1, V2a, V2b, V3];
+export const views = [V0, V1, V2a, V2b, order, V3, V4, V5, shapes, qa, V11];

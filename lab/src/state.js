@@ -100,12 +100,18 @@ function encode(value) {
   return Array.isArray(value) ? value.join(",") : String(value);
 }
 
+/** The nearest number that limits [low, high] allow; with [low, high, step] a whole number of steps. */
+function within(value, limit) {
+  if (!limit) return value;
+  const [low, high, step] = limit;
+  return Math.min(Math.max(step ? Math.round(value / step) * step : value, low), high);
+}
+
 /** `text` as a value like `start`, or `start` if it is none: a hand-written address must not break a page. */
 function decode(text, start, limit) {
   const value = decoders[kindOf(start)](text);
   if (kindOf(start) === "number") {
-    if (!Number.isFinite(value)) return start;
-    return limit ? Math.min(Math.max(value, limit[0]), limit[1]) : value;
+    return Number.isFinite(value) ? within(value, limit) : start;
   }
   if (kindOf(start) === "list") {
     return value.length <= 64 && value.every(Number.isFinite) ? value.map((x) => decode(String(x), 0, limit)) : start;
@@ -118,7 +124,8 @@ function decode(text, start, limit) {
  *
  * @param {string} id of the view
  * @param {Object<string, number|boolean|string|number[]>} defaults also says of which kind each value is
- * @param {Object<string, [number, number]|string[]>} limits smallest and largest number, or the words allowed
+ * @param {Object<string, [number, number, number?]|string[]>} limits smallest and largest number (and 1 where only whole
+ *   numbers make sense), or the words allowed
  * @returns {[Object, (changes: Object) => void, () => void]} values; set some of them; set all to their defaults
  */
 export function useView(id, defaults, limits = {}) {

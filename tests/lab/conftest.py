@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lab_pages import Shown, lab_data, watch
+from lab_pages import Shown, lab_data
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 from unrolled.lab import render
@@ -31,24 +31,30 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     context.close()
 
 
+@pytest.fixture(scope="session")
+def spare() -> list[Shown]:
+    """Pages that an earlier test is done with: starting a page anew costs more than most tests."""
+    return []
+
+
 @pytest.fixture
-def page_of(context: BrowserContext) -> Iterator[Callable[..., Shown]]:
+def page_of(context: BrowserContext, spare: list[Shown]) -> Iterator[Callable[..., Shown]]:
     """page_of(path, "view=V1&step=2") opens a file, which must be without fault until the test ends."""
     opened: list[Shown] = []
 
     def open_page(path: Path, address: str = "lang=en", width: int = 1280) -> Shown:
-        page = context.new_page()
-        page.set_viewport_size({"width": width, "height": 900})
-        shown = Shown(page, watch(page))
+        shown = spare.pop() if spare else Shown.of(context.new_page())
         opened.append(shown)
-        page.goto(f"{path.as_uri()}#{address}")
-        page.wait_for_selector("main")
+        shown.page.set_viewport_size({"width": width, "height": 900})
+        shown.page.goto(f"{path.as_uri()}#{address}")
+        shown.page.wait_for_selector("main")
         return shown.drawn()
 
     yield open_page
     for shown in opened:
         shown.sound()
-        shown.page.close()
+        shown.page.goto("about:blank")
+        spare.append(shown)
 
 
 @pytest.fixture(scope="session")

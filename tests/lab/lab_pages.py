@@ -22,6 +22,11 @@ class Shown:
         self.page = page
         self.problems = problems
 
+    @classmethod
+    def of(cls, page: Page) -> Shown:
+        """A new page, watched from now on."""
+        return cls(page, watch(page))
+
     def go(self, address: str) -> Shown:
         """Follow a link inside the page: "view=V1&step=2"."""
         self.page.evaluate("address => { location.hash = address; }", address)

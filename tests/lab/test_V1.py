@@ -77,7 +77,14 @@ def test_the_weights_are_the_same_two_everywhere(lab: Callable[..., Shown]) -> N
     assert shown.text("sharing").startswith("same 2 numbers used 5×")
     shown.page.locator('[data-w="U"] line').nth(2).hover(force=True)
     assert shown.page.locator(".arrow.pulse").count() == 5
+    shown.page.mouse.move(5, 5)
+    assert shown.page.locator(".arrow.pulse").count() == 0
+    shown.page.locator('input[name="W"]').focus()
+    shown.page.wait_for_selector('.arrow.pulse[data-w="W"]')
+    assert shown.page.locator('.arrow.pulse[data-w="W"]').count() == 5
     shown.slide("U", 0.5)
+    shown.page.wait_for_selector('.arrow.pulse[data-w="U"]')
+    assert shown.page.locator('.arrow.pulse[data-w="U"]').count() == 5
     for place, exact in enumerate(states(U=0.5), start=1):
         assert shown.value(f"h{place}") == pytest.approx(exact, abs=1e-12)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,34 @@ def test_a_hand_written_address_breaks_nothing(lab: Callable[..., Shown]) -> Non
         shown = lab(address)
         assert shown.page.locator("main h1").inner_text()
         shown.sound()
+
+
+DEFAULTS = re.compile(r"^const DEFAULTS = \{(.*?)\};", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_value_in_an_address_breaks_a_view(lab: Callable[..., Shown], view: str) -> None:
+    source = (LAB / "src" / "views" / f"{view}.js").read_text(encoding="utf-8")
+    values = DEFAULTS.search(source)
+    names = re.findall(r"(\w+):", values[1]) if values else []
+    shown = lab(f"view={view}")
+    for bad in ("0.5", "-1", "1e99", "NaN", "", "%3Cb%3E", "1,2,3", "__proto__"):
+        shown.go("&".join([f"view={view}", *(f"{name}={bad}" for name in names)]))
+        shown.page.wait_for_timeout(30)
+        shown.sound()
+
+
+def test_inside_a_notebook_s_frame(page_of: Callable[..., Shown], lab_html: Path, tmp_path: Path) -> None:
+    """A frame made of text has no address of its own: links and values work all the same, and no link is offered."""
+    inside = html.escape(lab_html.read_text(encoding="utf-8"), quote=True)
+    outer = tmp_path / "notebook.html"
+    outer.write_text(f'<main><iframe width="1000" height="900" srcdoc="{inside}"></iframe></main>', encoding="utf-8")
+    frame = page_of(outer).page.frame_locator("iframe")
+    frame.locator('nav a[href="#view=V1"]').click()
+    frame.locator('[data-do="next"]').click()
+    assert frame.locator('[data-name="h1"]').get_attribute("data-value") == "0.5370495669980353"
+    assert frame.locator('[data-do="link"]').count() == 0
+    assert frame.locator('[data-do="csv"]').count() == 1
 
 
 def test_what_a_link_hides(lab: Callable[..., Shown]) -> None:

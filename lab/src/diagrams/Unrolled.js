@@ -63,19 +63,26 @@ function Token({ step }) {
  * @param {number} step cells up to this one are known; later ones show "?"
  * @param {number} look the cell whose numbers are shown below, 0 for none
  * @param {"plain"|"shared"|"own"} weights how the arrows are labelled
+ * @param {"W"|"U"} [pulse] arrows that are lit from outside
  * @param {(step: number) => void} [onInspect] a known cell is pressed; without it cells are no buttons
  */
-export function Unrolled({ cells, h0, step, look, weights, onInspect }) {
+export function Unrolled({ cells, h0, step, look, weights, onInspect, pulse }) {
   const width = LEFT + (cells.length - 1) * PITCH + CELL.width + 46;
   const middle = TOP + CELL.height / 2;
   const art = useRef();
   // Pointing at one arrow lights all arrows that use the same numbers.
-  const light = (event) => {
-    const kind = weights === "shared" && event.target.closest?.("[data-w]")?.dataset.w;
-    for (const arrow of art.current.querySelectorAll("[data-w]")) arrow.classList.toggle("pulse", arrow.dataset.w === kind);
+  const light = (kind) => {
+    for (const arrow of art.current.querySelectorAll("[data-w]")) arrow.classList.toggle("pulse", weights === "shared" && arrow.dataset.w === kind);
   };
+  const follow = (event) => light(event.target.closest?.("[data-w]")?.dataset.w ?? pulse);
+  useEffect(() => light(pulse), [pulse, weights]);
+  // Where the chain is wider than its place, the cell that is looked at comes into view.
+  useEffect(() => {
+    const place = art.current.parentElement;
+    if (look > 0) place.scrollLeft = centre(look - 1) - place.clientWidth / 2;
+  }, [look]);
   return html`<${Scroll} label=${t("V1.figure")}><svg class="picture unrolled" viewBox=${`0 0 ${width} 180`} width=${width} height="180" ref=${art}
-    role="group" aria-label=${t("V1.figure")} onPointerOver=${light} onPointerLeave=${light}>
+    role="group" aria-label=${t("V1.figure")} onPointerOver=${follow} onPointerLeave=${() => light(pulse)}>
     <defs>
       <marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
         <path d="M0 0L8 4L0 8z" fill="context-stroke" />

@@ -12,6 +12,8 @@ import { pngOf, save, svgOf } from "./saving.js";
  * @param {string} name of the files that are saved
  * @param {string} title heading of the picture
  * @param {{caption: string, columns: string[], rows: Array}} table what the picture shows, as numbers
+ * A notebook's frame has no address, so there no link can be copied.
+ *
  * @param {any} children the picture: the first <svg> or <canvas> in it is what is saved
  */
 export function Figure({ name, title, table, children, note }) {
@@ -32,7 +34,7 @@ export function Figure({ name, title, table, children, note }) {
     ${note && html`<p class="note">${note}</p>`}
     <div class="toolbar" role="group" aria-label=${t("figure.tools", { title })}>
       <${Button} aria-expanded=${String(shown)} onClick=${() => show(!shown)} data-do="table">${t(shown ? "figure.hide_table" : "figure.table")}<//>
-      <${Button} onClick=${copy} data-do="link">${t("figure.link")}<//>
+      ${location.protocol !== "about:" && html`<${Button} onClick=${copy} data-do="link">${t("figure.link")}<//>`}
       <${Button} onClick=${saveCsv} data-do="csv">CSV<//>
       <${Button} onClick=${saveSvg} data-do="svg">SVG<//>
       <${Button} onClick=${savePng} data-do="png">PNG<//>

@@ -18,7 +18,7 @@ import { drawing as drawChain } from "./V2b.js";
 
 const STOPS = 6;
 const DEFAULTS = { stop: 1 };
-const LIMITS = { stop: [1, STOPS] };
+const LIMITS = { stop: [1, STOPS, 1] };
 const EXAMPLE = { W: 0.6, U: 0.8, b: 0, h0: 0, x: [1, 0.5, -1, 2, 0] };
 const LANGUAGE_NAMES = { zh: "中文", en: "English" };
 const LARGEST = 64 * 2 ** 20;
@@ -36,7 +36,7 @@ const PICTURES = [
 
 function Tour() {
   const [values, set] = useView("V0", DEFAULTS, LIMITS);
-  const stop = Math.round(values.stop);
+  const { stop } = values;
   const title = t("V0.stop_title", { number: stop, title: t(`V0.stop${stop}`) });
   const to = (next) => {
     set({ stop: next });

@@ -1,4 +1,5 @@
 // Unrolling: one cell drawn once a step, with the same two weights at every arrow.
+import { useState } from "preact/hooks";
 import { html } from "../html.js";
 import { announce, useView } from "../state.js";
 import { t } from "../i18n.js";
@@ -12,7 +13,7 @@ import { Stepper } from "../parts/Stepper.js";
 import { Unrolled } from "../diagrams/Unrolled.js";
 
 const DEFAULTS = { step: 0, look: 0, W: 0.6, U: 0.8, b: 0, h0: 0, x: [1, 0.5, -1, 2, 0], weights: "plain" };
-const LIMITS = { step: [0, 8], look: [0, 8], W: [-3, 3], U: [-3, 3], b: [-3, 3], h0: [-1, 1], x: [-9, 9], weights: ["plain", "shared", "own"] };
+const LIMITS = { step: [0, 8, 1], look: [0, 8, 1], W: [-3, 3], U: [-3, 3], b: [-3, 3], h0: [-1, 1], x: [-9, 9], weights: ["plain", "shared", "own"] };
 const LONGEST = 8;
 
 const signed = (x) => (x < 0 ? `(${plain(x)})` : plain(x));
@@ -39,15 +40,16 @@ function tableOf(cells, step) {
   return { caption: t("V1.table"), columns, rows };
 }
 
-function Weights({ values, set }) {
+function Weights({ values, set, setPulse }) {
   const { W, U, b, h0, x } = values;
   const edit = (index) => (value) => set({ x: x.map((old, place) => (place === index ? value : old)) });
   const slider = (name, value) =>
     html`<${Slider} label=${t(`V1.${name}`)} name=${name} role=${name} min=${LIMITS[name][0]} max=${LIMITS[name][1]} step=${0.05} value=${value}
       text=${plain(value)} onInput=${(to) => set({ [name]: to })} />`;
-  return html`<${Controls} label=${t("V1.weights")}>
+  const focus = (event) => setPulse(["W", "U"].find((name) => event.type === "focusin" && name === event.target.name));
+  return html`<div onFocusIn=${focus} onFocusOut=${focus}><${Controls} label=${t("V1.weights")}>
       ${slider("W", W)} ${slider("U", U)} ${slider("b", b)} ${slider("h0", h0)}
-    <//>
+    <//></div>
     <${Controls} label=${t("V1.inputs")}>
       ${x.map(
         (value, index) => html`<${NumberField} key=${index} label=${`x${subscript(index + 1)}`} name=${`x${index + 1}`} min=${-9} max=${9}
@@ -71,6 +73,7 @@ function Sharing({ weights, length, set }) {
 
 function View() {
   const [values, set, reset] = useView("V1", DEFAULTS, LIMITS);
+  const [pulse, setPulse] = useState();
   const { x, weights } = values;
   const cells = unrollScalar(values);
   const step = Math.min(values.step, x.length);
@@ -87,13 +90,13 @@ function View() {
     <${Prose} keys=${["V1.intro"]} />
     <${Stepper} length=${x.length} step=${step} onStep=${toStep} onReset=${reset} />
     <${Figure} name="unrolled" title=${t("V1.figure")} table=${tableOf(cells, step)}>
-      <${Unrolled} cells=${cells} h0=${values.h0} step=${step} look=${look} weights=${weights} onInspect=${inspect} />
+      <${Unrolled} cells=${cells} h0=${values.h0} step=${step} look=${look} weights=${weights} onInspect=${inspect} pulse=${pulse} />
     <//>
     ${look > 0
       ? html`<${Arithmetic} label=${t("V1.arithmetic")} parts=${arithmeticOf(values, cells[look - 1], look - 1)} />`
       : html`<p class="arithmetic">${t("V1.before_first")}</p>`}
     <${Sharing} weights=${weights} length=${x.length} set=${set} />
-    <${Weights} values=${values} set=${set} />
+    <${Weights} values=${values} set=${set} setPulse=${setPulse} />
     <${Prose} keys=${["V1.look", "V1.exact"]} />
   `;
 }

@@ -10,7 +10,7 @@ import { Prose } from "../parts/Note.js";
 
 const COUNT = content.quiz.en.length;
 const DEFAULTS = { at: 1 };
-const LIMITS = { at: [1, COUNT] };
+const LIMITS = { at: [1, COUNT, 1] };
 
 /** What was chosen and checked: {question: choice}; and what is chosen and not checked yet. */
 const checked = signal({});
@@ -69,7 +69,7 @@ function Question({ question, number }) {
 
 function View() {
   const [values, set] = useView("V11", DEFAULTS, LIMITS);
-  const at = Math.round(values.at);
+  const { at } = values;
   const questions = content.quiz[page.value.lang];
   const done = useSignal(checked);
   const right = questions.filter((question) => question.id in done && isRight(question, done[question.id])).length;

@@ -10,7 +10,7 @@ import { Figure } from "../parts/Figure.js";
 import { Prose } from "../parts/Note.js";
 
 const DEFAULTS = { c: 0.8, d: 1.5, n: 100 };
-const LIMITS = { c: [0, 2], d: [0, 2], n: [1, 500] };
+const LIMITS = { c: [0, 2], d: [0, 2], n: [1, 500, 1] };
 const CURVES = [
   { name: "c", color: "#0072B2", dash: "none" },
   { name: "d", color: "#B84A00", dash: "8 4" },
@@ -70,7 +70,7 @@ export function drawing(values, width) {
       ...markers.map((lost, index) =>
         Plot.text([lost.n], {
           x: (at) => at, frameAnchor: "top", dy: -17 * (index + 1) + 6, dx: lost.n > n * 0.6 ? -5 : 5,
-          textAnchor: lost.n > n * 0.6 ? "end" : "start", text: () => label(lost), fill: CURVES[lost.curve].color,
+          textAnchor: lost.n > n * 0.6 ? "end" : "start", text: () => label(lost), fill: CURVES[lost.curve].color, stroke: "#fff", strokeWidth: 5,
         }),
       ),
       ...curves.map((curve) =>

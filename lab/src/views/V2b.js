@@ -11,7 +11,7 @@ import { Figure } from "../parts/Figure.js";
 import { Prose } from "../parts/Note.js";
 
 const DEFAULTS = { look: 5, W: 0.6, U: 0.8, b: 0, h0: 0, x: [1, 0.5, -1, 2, 0] };
-const LIMITS = { look: [1, 8], W: [-3, 3], U: [-3, 3], b: [-3, 3], h0: [-1, 1], x: [-9, 9] };
+const LIMITS = { look: [1, 8, 1], W: [-3, 3], U: [-3, 3], b: [-3, 3], h0: [-1, 1], x: [-9, 9] };
 
 const bracketed = (x) => (x < 0 ? `(${fixed(x)})` : fixed(x));
 

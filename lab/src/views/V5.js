@@ -17,7 +17,7 @@ import { Table } from "../parts/Table.js";
 const ROLES = ["keep", "write", "candidate", "reset", "output", "memory"];
 const CELLS = ["rnn", "gru", "lstm"];
 const DEFAULTS = { role: "none", input: 32, hidden: 64, layers: 1, bidirectional: false, biases: "2" };
-const LIMITS = { role: ["none", ...ROLES], input: [1, 4096], hidden: [1, 4096], layers: [1, 8], biases: ["2", "1", "0"] };
+const LIMITS = { role: ["none", ...ROLES], input: [1, 4096, 1], hidden: [1, 4096, 1], layers: [1, 8, 1], biases: ["2", "1", "0"] };
 
 // The parts of each drawing that play a role; an empty list: this cell has nothing for it.
 const PARTS = {

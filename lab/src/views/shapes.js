@@ -14,8 +14,8 @@ const DEFAULTS = {
   task: "classify", cell: "lstm", batch: 2, time: 5, target: 4, width: 4, hidden: 3, layers: 1, bidirectional: false, vocabulary: 100, classes: 2,
 };
 const LIMITS = {
-  task: TASKS, cell: CELLS, batch: [1, 999], time: [1, 999], target: [1, 999], width: [1, 999], hidden: [1, 999], layers: [1, 8],
-  vocabulary: [2, 99999], classes: [2, 999],
+  task: TASKS, cell: CELLS, batch: [1, 999, 1], time: [1, 999, 1], target: [1, 999, 1], width: [1, 999, 1], hidden: [1, 999, 1], layers: [1, 8, 1],
+  vocabulary: [2, 99999, 1], classes: [2, 999, 1],
 };
 const FIELDS = { classify: ["classes"], tag: ["classes"], language: ["vocabulary"], translate: ["target", "vocabulary"] };
 const ROW = 62;

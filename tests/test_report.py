@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from small_data import documents, reviews, sentences
+from small_data import reviews
+from small_runs import SMALL, TASKS, small_runs
 from test_cli_commands import run  # noqa: F401  (a fixture)
 from unrolled.insight.packing import unpack
 from unrolled.training import Recipe, load, train
@@ -28,40 +29,11 @@ from unrolled.training.reporting.findings import findings_of
 from unrolled.training.transduction import edit_distance
 
 LAB = Path(__file__).parents[1] / "lab"
-SMALL: dict[str, Any] = {"hidden": 6, "epochs": 3, "batch_size": 8, "log_every": 1, "inspect_every": 4}
-TASKS = ("classify", "tag", "lm", "seq2seq", "forecast")
-
-
-def series(path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    rows = ["place,hour,load"]
-    for place in ("north", "south"):
-        values = 20 + 5 * np.sin(np.arange(160) / 24 * 2 * math.pi) + rng.normal(0, 1, 160)
-        rows += [f"{place},{hour},{value:.3f}" for hour, value in enumerate(values)]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    texts = ["abc", "bca", "cab", "ab", "ba", "ca", "ac", "bc", "aab", "abb", "cca", "bcb"]
-    pairs = "".join(f"{text},{text[::-1]}\n" for text in texts)
-    (folder / "pairs.csv").write_text("source,target\n" + pairs, encoding="utf-8")
-    words: dict[str, Any] = SMALL | {"embedding": 5, "min_count": 1}
-    load_columns = {"id": "place", "time": "hour", "target": "load", "horizon": 6, "epoch_windows": 32}
-    recipes = {
-        "classify": Recipe(task="classify", data=str(reviews(folder / "a.csv")), layers=2, **words),
-        "tag": Recipe(task="tag", data=str(sentences(folder / "a.conll")), cell="rnn", **words),
-        "lm": Recipe(
-            task="lm", data=str(documents(folder / "a.txt")), cell="gru", format="documents", chunk=4, **words
-        ),
-        "seq2seq": Recipe(task="seq2seq", data=str(folder / "pairs.csv"), tokenizer="chars", test_share=0.3, **words),
-        "forecast": Recipe(task="forecast", data=str(series(folder / "loads.csv")), **load_columns, **SMALL),
-    }
-    for name, recipe in recipes.items():
-        train(recipe, out=folder / name)
-    return folder
+    return small_runs(tmp_path_factory.mktemp("runs"))
 
 
 def data_of(path: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     python tools/screenshots.py OUT            every view
     python tools/screenshots.py OUT V1 V2a     these
     python tools/screenshots.py OUT --page lab.html --links view=V1&step=3
+    python tools/screenshots.py OUT --page RUN/report.html --links view=V12
 
 Needs playwright and Debian's chromium.
 """
@@ -45,7 +46,7 @@ def main() -> None:
 
 def view_ids() -> list[str]:
     index = (ROOT / "lab" / "src" / "views" / "index.js").read_text(encoding="utf-8")
-    return re.findall(r'from "\./(\w+)\.js"', index)
+    return [view for view in re.findall(r'from "\./(\w+)\.js"', index) if view != "V12"]  # V12 is a page of its own
 
 
 def lab_page(folder: Path) -> Path:

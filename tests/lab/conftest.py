@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from lab_pages import Shown, lab_data
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from small_runs import small_runs
 
 from unrolled.lab import render
 
@@ -64,11 +65,20 @@ def lab_html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder of each task, with its report."""
+    return small_runs(tmp_path_factory.mktemp("runs"))
+
+
 @pytest.fixture
-def lab(page_of: Callable[..., Shown], lab_html: Path) -> Callable[..., Shown]:
-    """lab("view=V1&step=2") opens the lab there, in English unless the address says otherwise."""
+def lab(page_of: Callable[..., Shown], lab_html: Path, request: pytest.FixtureRequest) -> Callable[..., Shown]:
+    """lab("view=V1&step=2") opens the lab there, in English unless the address says otherwise; V12 is in a report."""
 
     def open_lab(address: str, width: int = 1280) -> Shown:
-        return page_of(lab_html, address if "lang=" in address else f"{address}&lang=en", width)
+        path = lab_html
+        if "view=V12" in address:
+            path = request.getfixturevalue("reports") / "classify" / "report.html"
+        return page_of(path, address if "lang=" in address else f"{address}&lang=en", width)
 
     return open_lab

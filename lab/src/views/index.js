@@ -10,5 +10,6 @@ import { view as V11 } from "./V11.js";
 import { view as order } from "./order.js";
 import { view as qa } from "./qa.js";
 import { view as shapes } from "./shapes.js";
+import { view as V12 } from "./V12.js";
 
-export const views = [V0, V1, V2a, V2b, order, V3, V4, V5, shapes, qa, V11];
+export const views = [V0, V1, V2a, V2b, order, V3, V4, V5, shapes, qa, V11, V12];

@@ -7,10 +7,12 @@
     jobs      train, evaluate, predict, generate: what the commands do; translation, forecasting, compare, … likewise
     inputs    what `predict` reads: arguments, a file, standard input
     show      progress, tables, notes
+    logs      the same as JSON lines
     doctor    versions, devices, engines
 
-Exit codes: 0 done, 1 the run failed, 2 wrong usage, 130 stopped by Ctrl-C. Results go to standard output, everything
-else to standard error. Nothing here imports torch or a reader of data before a command needs it.
+Exit codes: 0 done, 1 the run failed, 2 wrong usage; 130, 143 and 129: stopped by Ctrl-C, SIGTERM or SIGHUP. Results
+go to standard output, everything else to standard error. Nothing here imports torch or a reader of data before a
+command needs it.
 """
 
 from __future__ import annotations

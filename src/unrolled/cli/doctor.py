@@ -52,6 +52,41 @@ def report() -> None:
         out.print("Nothing is missing.")
 
 
+def check() -> None:
+    """Compare every engine with the equations and print the table.
+
+    Raises:
+        RunError: an engine computes something else.
+    """
+    from unrolled.errors import RunError, require
+
+    require("torch", "torch")
+    from unrolled.kernels.check import ALLOWED
+    from unrolled.kernels.check import check as compare
+
+    found = compare()
+    cells, engines = (list(dict.fromkeys(getattr(one, what) for one in found)) for what in ("cell", "engine"))
+    rows = table("largest error, as a share of what is allowed (float32, float64)", "cell", *engines)
+    for cell in cells:
+        shown = []
+        for engine in engines:
+            here = [one for one in found if (one.cell, one.engine) == (cell, engine)]
+            shown.append("does not run it" if here[0].refused else "  ".join(f"{one.error:.2f}" for one in here))
+        rows.add_row(cell, *shown)
+    out = console()
+    out.print(rows, "")
+    wrong = [one for one in found if not one.is_right]
+    if wrong:
+        lines = [f"{one.engine}: {one.cell}, {one.dtype}: {one.what}: {one.error:.3g}" for one in wrong]
+        way_out = "Train with --backend reference here and report these lines and those of unrolled doctor."
+        raise RunError("\n".join([*lines, f"an engine does not compute the equations on this machine. {way_out}"]))
+    out.print(
+        f"Every engine computes the equations on this machine, forward and backward, within {ALLOWED} units in the last "
+        "place of the largest number: rows of unequal length, resets, both directions.",
+        markup=False,
+    )
+
+
 def _missing() -> list[tuple[str, str]]:
     return [(module, extra) for module, _, extra in PACKAGES if importlib.util.find_spec(module) is None]
 

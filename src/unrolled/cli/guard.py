@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from unrolled.cli import logs
 from unrolled.errors import RecipeError, UnrolledError
 
 FormatOption = Annotated[
@@ -21,6 +22,8 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, 
 
 
 def complain(message: object) -> None:
+    if logs.is_on():
+        return logs.line("error", text=str(message))
     for line in str(message).splitlines() or ["unknown"]:
         print(f"error: {line}", file=sys.stderr)
 
@@ -33,7 +36,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:
-            print("\nstopped by Ctrl-C", file=sys.stderr)
+            if not logs.is_on():  # the log has it already
+                print("\nstopped by Ctrl-C", file=sys.stderr)
             raise typer.Exit(130) from None
         except (UnrolledError, OSError) as error:
             if isinstance(error, BrokenPipeError) or os.environ.get("UNROLLED_TRACEBACK") == "1":

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unrolled.cli import logs
 from unrolled.cli.options import given, recipe_from
 from unrolled.cli.show import Watch, console, notes, say, show_report
 from unrolled.errors import RecipeError, UnrolledError, expected
@@ -18,7 +19,7 @@ from unrolled.training.recipe import Recipe
 if TYPE_CHECKING:
     from unrolled.cli.inputs import Input
     from unrolled.data import Item
-    from unrolled.training import Result, Trained
+    from unrolled.training import Progress, Result, Trained
 
 AT_A_TIME = 256  # inputs that are predicted side by side
 
@@ -73,7 +74,12 @@ def free_folder(wanted: Path) -> Path:
 def _run(recipe: Recipe, out: Path) -> None:
     from unrolled.training import train as train_run
 
-    _show_result(train_run(recipe, out=out, progress=Watch()))
+    _show_result(train_run(recipe, out=out, progress=watch()))
+
+
+def watch() -> Progress:
+    """Who watches a run: a bar on a terminal, notes elsewhere, or the log as JSON."""
+    return logs.JsonWatch() if logs.is_on() else Watch()
 
 
 def resume(
@@ -90,12 +96,15 @@ def resume(
             raise RecipeError(expected(name, "to be left out with --resume", str(value), way_out))
     from unrolled.training import resume as resume_run
 
-    _show_result(resume_run(run, progress=Watch(), **given(options)))
+    _show_result(resume_run(run, progress=watch(), **given(options)))
 
 
 def _show_result(result: Result) -> None:
     from unrolled.training import load
 
+    if logs.is_on():
+        plain = {"best_epoch": result.best_epoch, "epochs": result.epochs, "seconds": round(result.seconds, 3)}
+        logs.line("end", run=str(result.run), **plain, test=rounded(result.report.to_dict()))
     out = console()
     show_report(result.report, said=result.notes)
     took = f"{result.seconds:.0f} s" if result.seconds < 120 else f"{result.seconds / 60:.1f} min"

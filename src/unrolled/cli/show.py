@@ -10,6 +10,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from unrolled.cli import logs
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
@@ -39,6 +41,8 @@ def table(title: str, *headings: str) -> Table:
 
 def say(text: str) -> None:
     """A line for the person who watches; it goes to standard error, so that results can be piped."""
+    if logs.is_on():
+        return logs.line("note", text=text.strip().removeprefix("note: "))
     print(text, file=sys.stderr, flush=True)
 
 

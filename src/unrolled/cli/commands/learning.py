@@ -74,6 +74,9 @@ def train(
         Path | None,
         typer.Option("--resume", metavar="RUN", help="Go on with a stopped run.", show_default=False),
     ] = None,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Progress and notes as JSON lines on standard error.")
+    ] = False,
     **options: Any,
 ) -> None:
     """Train a recurrent network. Every option is one field of the recipe that the run folder keeps.
@@ -91,8 +94,10 @@ def train(
     unrolled train --recipe recipe.toml --seed 2 --out runs/again
     unrolled train --resume runs/speakers
     """
-    from unrolled.cli import jobs
+    from unrolled.cli import jobs, logs
 
+    if log_json:
+        logs.begin()
     if resume is not None:
         jobs.resume(resume, task, data, recipe, out, options)
     else:
@@ -275,13 +280,70 @@ def inspect(
 
 
 @guarded
-def doctor() -> None:
+def lab(
+    run: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RUN]…", help="Run folders. Default: small models that are included.", show_default=False
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", help="A text to look at. Default: the run's own test part.", show_default=False),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="What a language model goes on from.", show_default=False)
+    ] = None,
+    at: Annotated[
+        list[int] | None,
+        typer.Option("--at", help="An output step to explain. Repeat for several.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: lab.html.", show_default=False)
+    ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", metavar="WORD", help="en or zh. Default: as the browser says.", show_default=False),
+    ] = None,
+    open: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="No file: serve the page on this machine, to type new texts into the model.")
+    ] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --serve; 0: a free one.")] = 0,
+) -> None:
+    """Make the interactive page: how recurrent networks work, and what goes on inside your own.
+
+    It is one HTML file that needs no network. With several runs, they are shown side by side.
+
+    \b
+    [bold]Examples[/bold]
+    unrolled lab
+    unrolled lab runs/plays --text "To be, or not to be" -o plays.html
+    unrolled lab runs/plays-lstm runs/plays-gru --no-open
+    unrolled lab runs/plays --serve
+    """
+    from unrolled.cli import laboratory
+
+    options = {"opened": open, "serve": serve, "port": port}
+    laboratory.lab(run or [], text or [], prompt, at or [], out, language, **options)
+
+
+@guarded
+def doctor(
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare every engine with the equations on this machine.")
+    ] = False,
+) -> None:
     """Print versions, devices, engines and why each was chosen, and what is missing.
 
     \b
     [bold]Examples[/bold]
     unrolled doctor
+    unrolled doctor --check
     """
-    from unrolled.cli.doctor import report
+    from unrolled.cli import doctor as doctors
 
-    report()
+    if check:
+        doctors.check()
+    else:
+        doctors.report()

@@ -7,11 +7,8 @@ import json
 import pickle  # noqa: TID251  (hostile files are made with it, none is read)
 import resource
 import struct
-import subprocess
-import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ import pytest
 import torch
 from torch import nn
 
+import fuzz
 from oracles.frameworks import layer_of
 from unrolled import convert
 from unrolled.convert import ConvertError
@@ -62,25 +60,8 @@ def refused(path: Path, match: str = "", **options: Any) -> str:
 def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What is imported at the first call is not counted."""
     folder = tmp_path_factory.mktemp("warm")
-    for name, path in good(folder).items():
-        convert.load(path, **OPTIONS.get(name, {}))
-
-
-OPTIONS: dict[str, dict[str, Any]] = {"tree": {"source": "flax-linen"}}
-
-
-def good(folder: Path) -> dict[str, Path]:
-    """A whole file of each form."""
-    layer = layer_of("gru", "both ways")
-    made = {
-        "pt": ("a.pt", None), "safetensors": ("a.safetensors", None), "tree": ("a.npz", "flax-linen"),
-        "keras": ("a.keras", None), "h5": ("a.weights.h5", None), "onnx": ("a.onnx", None),
-        "own": ("own.safetensors", "unrolled"),
-    }  # fmt: skip
-    for name, target in made.values():
-        convert.save(layer, folder / name, target)
-    convert.save(layer_of("lstm"), folder / "a.json")
-    return {form: folder / name for form, (name, _) in made.items()} | {"json": folder / "a.json"}
+    for form, path in fuzz.good(folder).items():
+        fuzz.reader(form, path)()
 
 
 # pickles
@@ -258,7 +239,7 @@ def test_keras_sizes_that_are_not_those_of_the_weights(tmp_path: Path) -> None:
 
 
 def test_hostile_onnx(tmp_path: Path) -> None:
-    model = onnx.load(good(tmp_path)["onnx"])
+    model = onnx.load(fuzz.good(tmp_path)["onnx"])
     for dims in ([10**6, 10**6], [-1, 5], [2**62, 2**62]):
         bad = onnx.ModelProto()
         bad.CopyFrom(model)
@@ -279,71 +260,41 @@ def test_hostile_json(text: str, tmp_path: Path) -> None:
     refused(tmp_path / "a.json")
 
 
-# damage
+# damage: `python tests/fuzz.py 10000` runs ten thousand of each
 
 
-def damaged(content: bytes, rng: np.random.Generator) -> Iterator[bytes]:
-    """Truncated, with bytes changed, cut out and put in."""
-    for length in {0, 1, 7, 8, 9, len(content) // 2, len(content) - 1}:
-        yield content[:length]
-    for _ in range(TURNS):
-        changed = bytearray(content)
-        begin = len(content) if rng.random() < 0.5 else min(len(content), 600)  # the headers stand at the start
-        for place in rng.integers(0, begin, size=int(rng.integers(1, 6))):
-            changed[place] = int(rng.integers(0, 256))
-        yield bytes(changed)
-        first, second = sorted(rng.integers(0, len(content), size=2))
-        yield content[:first] + content[second:]
-        yield content[:first] + rng.bytes(int(rng.integers(1, 40))) + content[first:]
-
-
-TURNS = 40
-FORMS = ("pt", "safetensors", "tree", "keras", "onnx", "own", "json")
-
-
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [form for form in fuzz.READERS if form != "h5"])
 def test_damaged_files_end_in_our_errors(form: str, tmp_path: Path) -> None:
-    """A damaged file loads (the damage was in a number), or is refused by name; nothing else, and soon."""
-    path = good(tmp_path)[form]
-    content, options = path.read_bytes(), OPTIONS.get(form, {})
-    assert _survives(path, content, lambda: convert.load(path, **options)) > TURNS
+    """A damaged file loads (the damage was in a number), or is refused in words; nothing else, and soon."""
+    found = fuzz.survives(form, fuzz.good(tmp_path)[form], 150, seed=7)
+    assert 75 < found["refused"] < 150
 
 
-def _survives(path: Path, content: bytes, load: Callable[[], Any]) -> int:
-    refusals = 0
-    for bad in damaged(content, np.random.default_rng(31)):
-        path.write_bytes(bad)
-        start = time.process_time()
-        try:
-            load()
-        except UnrolledError:  # whatever else it raises fails the test
-            refusals += 1
-        assert time.process_time() - start < SECOND
-    return refusals
-
-
-HDF5 = """
-import resource, sys
-from pathlib import Path
-import numpy as np
-sys.path.insert(0, {tests!r})
-from test_convert_hostile import _survives
-from unrolled import convert
-path = Path({path!r})
-content = path.read_bytes()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(_survives(path, content, lambda: convert.load(path)))
-assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024
-"""
-
-
-def test_damaged_hdf5_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_damaged_hdf5_in_a_process_of_its_own() -> None:
     """The library that reads HDF5 is written in C: a crash of it must not take the test run along, and must be seen."""
-    path = good(tmp_path)["h5"]
-    program = HDF5.format(tests=str(Path(__file__).parent), path=str(path))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
-    assert int(done.stdout) > TURNS
+    assert fuzz.alone("h5", 150, seed=7).startswith("h5: 150 files, ")
+
+
+def test_the_fuzz_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that raises anything else, takes its time or takes memory does not pass."""
+    path = fuzz.good(tmp_path)["json"]
+    kept: list[bytes] = []
+    wrong: dict[str, Callable[[], Any]] = {
+        "IndexError": lambda: [][0],
+        "took": lambda: _busy(1.1),
+        "memory": lambda: kept.append(b"x" * (2 * fuzz.MEMORY)),
+    }
+    for message, load in wrong.items():
+        first = iter([None])  # the file as it is, which is read before the damaged ones
+        monkeypatch.setattr(fuzz, "reader", lambda *_, load=load, first=first: lambda: next(first, load) and load())
+        with pytest.raises(AssertionError, match=message):
+            fuzz.survives("json", path, 5)
+
+
+def _busy(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
 
 
 def test_an_error_names_the_file_and_the_way_out(tmp_path: Path) -> None:

@@ -49,7 +49,16 @@ def expected(argument: str, wanted: object, found: object, way_out: str = "") ->
     >>> expected("hx", "(2, 3, 16) (layers, batch, hidden)", "(3, 16)", "Add the layer axis with hx[None].")
     'hx: expected (2, 3, 16) (layers, batch, hidden), found (3, 16). Add the layer axis with hx[None].'
     """
-    return f"{argument}: expected {wanted}, found {found}.{' ' + way_out if way_out else ''}"
+    said = f"{_short(argument)}: expected {_short(wanted)}, found {_short(found)}."
+    return f"{said} {way_out}" if way_out else said
+
+
+LONGEST = 500  # characters of one part: a file may hold a name of any length
+
+
+def _short(part: object) -> str:
+    text = str(part)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}"
 
 
 def require(module: str, extra: str) -> ModuleType:

@@ -23,7 +23,7 @@ from unrolled.convert.keras_config import LayerConfig
 from unrolled.convert.named import Found, Tree, assemble
 from unrolled.convert.options import Options
 from unrolled.convert.packing import unpack
-from unrolled.convert.spec import ConvertError, Dense, Embedding, Network, Part, Recurrent, Unit, refuse
+from unrolled.convert.spec import MERGES, ConvertError, Dense, Embedding, Network, Part, Recurrent, Unit, refuse
 from unrolled.convert.trees import make_dense
 from unrolled.errors import expected
 
@@ -136,7 +136,7 @@ def _bidirectional(layer: LayerConfig, path: str, tree: Tree, options: Options, 
         for inner, key in ((forward, "forward_layer"), (backward, "backward_layer"))
     )
     merge = layer.get("merge_mode", "concat")
-    if merge not in ("concat", "sum", "mul", "ave", None):
+    if merge not in MERGES:
         raise refuse(f"{layer.name}: merge_mode", "concat, sum, mul, ave or None", repr(merge))
     every = forward.flag("return_sequences")
     return Recurrent(units, merge=merge, every=every, backwards=forward.flag("go_backwards"))

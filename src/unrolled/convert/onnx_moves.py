@@ -86,7 +86,7 @@ class Moves:
     def _here(self, value: Any, name: str) -> Data:
         """The value that flows, not one from before the last part."""
         if not isinstance(value, Data):
-            raise refuse(f"{self.where}: {name}", "the value that flows through the stack", _kind(value))
+            raise refuse(f"{self.where}: {name}", "the value that flows through the stack", kind_of(value))
         if value.stage != len(self.parts):
             raise refuse(f"{self.where}: {name}", "a chain", "a branch from an earlier part")
         return value

@@ -122,8 +122,21 @@ class _Walk(Moves):
             for one in node.input:
                 if one not in self.values:
                     raise ConvertError(expected(f"{self.where}: {name}", f"a value named {one!r}", "none"))
-            step(node, [self.values[one] for one in node.input], name)
+            self._step(step, node, name)
         return self._finish(options)
+
+    def _step(self, step: Any, node: Any, name: str) -> None:
+        """One node. Each method trusts the definition of its operator; a node that does not follow it ends here."""
+        try:
+            step(node, [self.values[one] for one in node.input], name)
+        except ConvertError:
+            raise
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            wanted = f"a node of {node.op_type} as the operator is defined"
+            raise ConvertError(
+                expected(f"{self.where}: {name}", wanted, f"one that does not fit it ({said})")
+            ) from error
 
     def _finish(self, options: Options) -> Network:
         if not any(isinstance(part, Recurrent) for part in self.parts):

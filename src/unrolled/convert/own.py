@@ -15,7 +15,7 @@ from unrolled import bundle
 from unrolled.convert.files import read_metadata, read_safetensors
 from unrolled.convert.named import Tree
 from unrolled.convert.options import Options
-from unrolled.convert.spec import ConvertError, Dense, Embedding, Network, Part, Recurrent, refuse
+from unrolled.convert.spec import MERGES, ConvertError, Dense, Embedding, Network, Part, Recurrent, refuse
 from unrolled.convert.states import NAME, levels_of, state_of
 from unrolled.convert.trees import make_dense
 from unrolled.errors import expected
@@ -67,7 +67,11 @@ def _part(described: Any, number: int, tree: Tree) -> Part:
         raise ConvertError(expected(f"{tree.where}: part {number}", "embedding, recurrent or dense", repr(kind)))
     level = _level(tree, str(number), described)
     flags = {name: described.get(name) is True for name in _FLAGS}
-    return Recurrent(level.units, described.get("merge"), **flags)
+    merge = described.get("merge")
+    if merge not in MERGES:
+        wanted = "one of " + ", ".join(map(str, MERGES))
+        raise ConvertError(expected(f"{tree.where}: part {number}: merge", wanted, repr(merge)))
+    return Recurrent(level.units, merge, **flags)
 
 
 def _level(tree: Tree, prefix: str, described: dict[str, Any]) -> Recurrent:

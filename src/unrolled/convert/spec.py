@@ -15,7 +15,9 @@ import numpy as np
 from unrolled.conventions import Layout
 from unrolled.errors import UnrolledError, expected
 
-__all__ = ["ConvertError", "Dense", "Embedding", "Network", "Origin", "Recurrent", "Unit", "refuse"]
+__all__ = ["MERGES", "ConvertError", "Dense", "Embedding", "Network", "Origin", "Recurrent", "Unit", "refuse"]
+
+MERGES = ("concat", "sum", "mul", "ave", None)  # of two directions; None is a pair
 
 
 class ConvertError(UnrolledError, ValueError):
@@ -91,7 +93,7 @@ class Recurrent:
     """
 
     units: tuple[Unit, ...]
-    merge: str | None = "concat"  # of two directions: concat, sum, mul, ave, or None for a pair
+    merge: str | None = "concat"  # one of MERGES
     every: bool = True
     backwards: bool = False
     reverse: bool = False

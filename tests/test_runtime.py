@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 
 from runtime_models import inputs, make
 from unrolled import runtime
-from unrolled.errors import BundleError, DataError, RunError
+from unrolled.errors import BundleError, DataError, MissingExtra, RunError
 from unrolled.runtime.recurrent import native
 
 SOURCE = Path(runtime.__file__).parent.parent.parent
@@ -224,6 +225,26 @@ def test_a_missing_tokenizer_library_names_the_install_command(tmp_path: Path) -
     assert "tokenizers is not installed. Install it with: pip install 'unrolled[" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ModuleNotFoundError("No module", name="unrolled._native"), r"is not there \(unrolled\._native\)"),
+        (ImportError("/x/_native.so: file too short"), r"cannot be loaded \(/x/_native\.so: file too short\)"),
+    ],
+)
+def test_an_engine_that_is_missing_or_broken(
+    error: ImportError, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, "features")
+
+    def fails(_: str) -> Any:
+        raise error
+
+    monkeypatch.setattr("unrolled.runtime.recurrent.importlib", SimpleNamespace(import_module=fails))
+    with pytest.raises(MissingExtra, match=f"The native engine of unrolled {said}.*pip install"):
+        runtime.load(tmp_path)
+
+
 def test_the_import_is_light() -> None:
     """Under 0.05 s beyond NumPy's own. The processor's time, the least of several tries: a busy machine only adds."""
     code = "import numpy, time; start = time.process_time(); import unrolled.runtime;print(time.process_time() - start)"
@@ -236,7 +257,8 @@ def test_what_is_installed_is_small() -> None:
 
     package, engine = Path(runtime.__file__).parent.parent, Path(native().__file__)
     files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    own = sum(path.stat().st_size for path in files if "examples" not in path.parts and path.suffix != ".so")
+    data = {path for path in files if "examples" in path.parts or path.suffix == ".json"}
+    own = sum(path.stat().st_size for path in files if path not in data and path.suffix != ".so")
     other = Path(safetensors.__file__).parent
     rest = sum(path.stat().st_size for path in other.rglob("*") if path.suffix in (".so", ".py", ".pyi"))
     assert own + engine.stat().st_size + rest < 5_000_000

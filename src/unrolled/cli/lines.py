@@ -48,7 +48,7 @@ class Lines:
         recipe = model.recipe
         self.named = [str(name) for name in recipe.get("features") or ()]
         if model.features:
-            self.channels = len(model.reading.scaler.mean)  # type: ignore[union-attr]
+            self.channels = len(model.reading.scaler.mean)  # type: ignore[union-attr]  # reads features
             self.column = "features"
             if len(self.named) != self.channels:  # one column of nested lists, or none that is named
                 self.column, self.named = (self.named or ["features"])[0], []

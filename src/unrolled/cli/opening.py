@@ -58,7 +58,7 @@ class Light:
         """See `Trained.histories`."""
         from unrolled.runtime.forecasts import series_of
 
-        asked, network = self.model.asked, self.model.network  # type: ignore[attr-defined]
+        asked, network = self.model.asked, self.model.network  # type: ignore[attr-defined]  # a forecaster
         return asked.histories(network, series_of(rows))
 
 

@@ -32,7 +32,7 @@ def _unit(cell: str, *, biases: int = 2, projected: bool = False, **options: obj
     W, U = draw(gates, inputs, hidden), draw(gates, state, hidden)
     b, b_h = (draw(gates, hidden) if count <= biases else None for count in (1, 2))
     V = draw(hidden, state) if projected else None
-    return Unit(cell, W, U, b, b_h, V, **options)  # type: ignore[arg-type]
+    return Unit(cell, W, U, b, b_h, V, **options)  # type: ignore[arg-type]  # of fields of two types
 
 
 KINDS: dict[str, Callable[[], Unit]] = {

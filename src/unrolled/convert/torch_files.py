@@ -14,7 +14,7 @@ import numpy as np
 from unrolled.convert.files import read_tensors, write_safetensors
 from unrolled.convert.named import Found, Tree, assemble
 from unrolled.convert.options import Options, without_structure
-from unrolled.convert.spec import ConvertError, Dense, Embedding, Network, Recurrent, refuse
+from unrolled.convert.spec import ConvertError, Dense, Embedding, Network, Recurrent, Unit, refuse
 from unrolled.convert.states import NAME, levels_of, state_of
 from unrolled.convert.trees import make_dense
 from unrolled.errors import expected, require
@@ -53,11 +53,11 @@ def network_of_state(tensors: dict[str, np.ndarray], where: str, options: Option
 
 def _check_biases(taken: dict[str, np.ndarray], prefix: str, options: Options) -> None:
     """torch.nn has both biases or none, in every layer alike."""
-    sides = {NAME.match(leaf)[1] for leaf in taken}  # type: ignore[index]
+    sides = {NAME.match(leaf)[1] for leaf in taken}  # type: ignore[index]  # matched when they were taken
     wanted = {"weight_ih", "weight_hh"} | (sides & {"weight_hr"})
     if sides & {"bias_ih", "bias_hh"}:
         wanted |= {"bias_ih"} if options.single_bias else {"bias_ih", "bias_hh"}
-    suffixes = {leaf[NAME.match(leaf).end(1) :] for leaf in taken}  # type: ignore[union-attr]
+    suffixes = {leaf[NAME.match(leaf).end(1) :] for leaf in taken}  # type: ignore[union-attr]  # the same
     for suffix in sorted(suffixes):
         for side in sorted(wanted):
             if side + suffix not in taken:
@@ -151,6 +151,6 @@ def _key(level: Recurrent) -> tuple[object, ...]:
     return (len(level.units), *_variant(level.units[0]))
 
 
-def _variant(unit: object) -> tuple[object, ...]:
-    cell, nonlinearity, reset, dtype, hidden, state, no_b, no_b_h, no_V = unit.variant  # type: ignore[attr-defined]
+def _variant(unit: Unit) -> tuple[object, ...]:
+    cell, nonlinearity, reset, dtype, hidden, state, no_b, no_b_h, no_V = unit.variant
     return (cell, nonlinearity, reset, dtype, hidden, state, no_b and no_b_h, no_V)

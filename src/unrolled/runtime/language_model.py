@@ -39,7 +39,7 @@ class LanguageModel(Model):
         self.body = Body(parts, self.reading)
         size, width = len(self.vocabulary), self.body.recurrent.width
         tied = parts.get("tie_weights", bool)
-        weight = self.body.inputs.embedding if tied else parts.weights.take("output_weight", size, width)  # type: ignore[union-attr]
+        weight = self.body.inputs.embedding if tied else parts.weights.take("output_weight", size, width)  # type: ignore[union-attr]  # reads tokens
         if weight.shape != (size, width):
             raise BundleError(expected(f"{parts.where}: tied weights", f"({size}, {width})", weight.shape))
         self.output_weight, self.output_bias = weight, parts.weights.take("output_bias", size)
@@ -92,7 +92,7 @@ class LanguageModel(Model):
 
         def advance(ids: np.ndarray) -> np.ndarray:
             nonlocal state
-            out, state = self.body.recurrent.run(self.body.inputs.embedding[ids][:, None], state)  # type: ignore[union-attr]
+            out, state = self.body.recurrent.run(self.body.inputs.embedding[ids][:, None], state)  # type: ignore[union-attr]  # same
             return self.logits(out[-1, 0])
 
         return write(

@@ -27,13 +27,15 @@ def native() -> Any:
     """The compiled engine.
 
     Raises:
-        MissingExtra: the package was installed without it.
+        MissingExtra: the package was installed without it, or its file cannot be loaded.
     """
     try:
         return importlib.import_module("unrolled._native")
-    except ModuleNotFoundError as error:
+    except ImportError as error:  # the loader of the system says what is wrong with a file that is there
+        absent = isinstance(error, ModuleNotFoundError)
+        found = f"is not there ({error.name})" if absent else f"cannot be loaded ({error})"
         way_out = "Install it again with: pip install --force-reinstall unrolled"
-        raise MissingExtra(f"The native engine of unrolled is not there ({error.name}). {way_out}") from error
+        raise MissingExtra(f"The native engine of unrolled {found}. {way_out}") from error
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def export(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: beside the model.", show_default=False)
     ] = None,
 ) -> None:
-    """Write a trained model as a checked ONNX file (encoder and decoder: two), or as a smaller bundle. Needs no PyTorch.
+    """Write a trained model as a checked ONNX file (a seq2seq: two), or as a smaller bundle. Needs no PyTorch.
 
     \b
     [bold]Examples[/bold]

@@ -53,10 +53,10 @@ def test_tf1_lstm(forget_bias: float, projected: int, tmp_path: Path) -> None:
     h, c, outs = H[:, : projected or HIDDEN], C, []
     start = (torch.from_numpy(h.copy())[None], torch.from_numpy(c)[None])
     for t in range(X.shape[1]):
-        h, c = published.tf1_lstm(tensors, X[:, t], h, c, forget_bias)
+        h, c = published.tf1_lstm(tensors, X[:, t], h, c, float(np.float32(forget_bias)))  # added in the weights' type
         outs.append(h)
     out, state = module(torch.from_numpy(X), start)
-    assert_same((out, *state), (np.stack(outs, 1), h[None], c[None]), tolerance=2e-8)
+    assert_same((out, *state), (np.stack(outs, 1), h[None], c[None]), tolerance=1e-13)
     convert.save(module.float(), tmp_path / "b.npz", "tf1", forget_bias=forget_bias)
     with np.load(tmp_path / "b.npz") as back:
         assert_bits({key.split("lstm_cell/")[1]: value for key, value in back.items()}, tensors)
@@ -70,7 +70,7 @@ def test_tf1_gru_and_rnn(tmp_path: Path) -> None:
         for t in range(X.shape[1]):
             h = step(tensors, X[:, t], h)
             outs.append(h)
-        assert_same(module(torch.from_numpy(X), torch.from_numpy(H)[None]), (np.stack(outs, 1), h[None]), 1e-8)
+        assert_same(module(torch.from_numpy(X), torch.from_numpy(H)[None]), (np.stack(outs, 1), h[None]), 1e-13)
         convert.save(module.float(), tmp_path / "b.npz", "tf1")
         with np.load(tmp_path / "b.npz") as back:
             assert_bits({key.split(f"{cell}_cell/")[-1]: value for key, value in back.items()}, tensors)
@@ -118,7 +118,7 @@ def test_rtneural(layers: Any, tmp_path: Path) -> None:
     document = rtneural(*layers)
     (tmp_path / "a.json").write_text(json.dumps(document))
     module = convert.load(tmp_path / "a.json")
-    assert_same(module.double()(torch.from_numpy(X)), published.rtneural_model(document, X), tolerance=2e-8)
+    assert_same(module.double()(torch.from_numpy(X)), published.rtneural_model(document, X), tolerance=1e-13)
     convert.save(module.float(), tmp_path / "b.json")
     assert json.loads((tmp_path / "b.json").read_text()) == document
 

@@ -34,6 +34,8 @@ DEEPEST = 30  # groups of HDF5 inside each other
 LOOSEST = 1000  # deflate cannot do much better than this
 SMALL = 64 * 2**20  # bytes that may always be unpacked
 
+ZIP_ERRORS = (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError, zlib.error, struct.error)
+
 Tensors = dict[str, np.ndarray]
 
 SAVE_SAFELY = (
@@ -171,15 +173,7 @@ def read_npz(path: Path) -> Tensors:
                 name.removesuffix(".npy"): _read_npy(f"{path}: {name}", archive.open(name), archive.getinfo(name))
                 for name in archive.namelist()
             }
-    except (
-        zipfile.BadZipFile,
-        OSError,
-        NotImplementedError,
-        RuntimeError,
-        EOFError,
-        zlib.error,
-        struct.error,
-    ) as error:
+    except ZIP_ERRORS as error:
         if isinstance(error, ConvertError):
             raise
         raise damaged(path, error) from None
@@ -354,15 +348,7 @@ def zip_members(path: Path, wanted: Mapping[str, int]) -> dict[str, bytes]:
                 found[name] = archive.read(name)
     except KeyError as error:
         raise ConvertError(expected(str(path), "its members " + ", ".join(wanted), str(error.args[0]))) from None
-    except (
-        zipfile.BadZipFile,
-        OSError,
-        NotImplementedError,
-        RuntimeError,
-        EOFError,
-        zlib.error,
-        struct.error,
-    ) as error:
+    except ZIP_ERRORS as error:
         raise damaged(path, error) from None
     return found
 

@@ -27,7 +27,7 @@ def encoder(model: Any, made: TaskGraph) -> Any:
     reading = model.reading
     if model.vector:
         given = made.input("features", ["batch", len(reading.scaler.mean)])
-        x = made.node("Tanh", made.linear(_scaled(made, given), "vector.hidden."))
+        x = made.node("Tanh", made.linear(made.scaled(given), "vector.hidden."))
         joined = [made.node("Unsqueeze", x, made.ints(0))]
     else:
         joined = _read(model, made)
@@ -40,16 +40,10 @@ def encoder(model: Any, made: TaskGraph) -> Any:
 def _read(model: Any, made: TaskGraph) -> list[str]:
     """The recurrent encoder: each part of its last state, (layers, batch, directions · H). Gives out the memory."""
     reading = model.reading
-    if reading.scaler is not None:
-        given = made.input("features", ["batch", "source", len(reading.scaler.mean)])
-        x = made.node("Transpose", given, perm=[1, 0, 2])
-    else:
-        given = made.input("ids", ["batch", "source"], "INT64")
-        x = made.node("Gather", made.tensor("inputs.embedding.weight"), made.node("Transpose", given, perm=[1, 0]))
+    x = made.vectors(reading, "source")
     lengths = made.lengths()
     if reading.scaler is not None:
-        valid = made.valid(x, lengths[0])
-        x = made.node("Where", valid, _scaled(made, x), made.constant("nothing", np.float32(0)))  # padding may be NaN
+        x = made.scaled(x, made.valid(x, lengths[0]))
     levels, learned = made.levels("encoder.", model.recipe)
     start = made.start(levels, learned, "encoder.", lengths[0])
     out, finals = made.run(levels, x, "encoder.", lengths, start)
@@ -61,10 +55,6 @@ def _read(model: Any, made: TaskGraph) -> list[str]:
             keys = made.linear("memory", prefix, bias=model.kind == "additive")
             made.output(keys, "keys", ["batch", "source", model.decoder.shape.hidden])
     return [_directions_joined(made, final, len(levels[0].units)) for final in finals]
-
-
-def _scaled(made: TaskGraph, x: str) -> str:
-    return made.node("Div", made.node("Sub", x, made.tensor("inputs.mean")), made.tensor("inputs.scale"))
 
 
 def _directions_joined(made: TaskGraph, state: str, directions: int) -> str:

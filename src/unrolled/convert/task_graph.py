@@ -91,6 +91,19 @@ class TaskGraph:
 
     # the parts of a model
 
+    def vectors(self, reading: Any, time: str) -> str:
+        """What a model begins with, time first: its features as they come, or the embedding of its ids."""
+        if reading.scaler is not None:
+            given = self.input("features", ["batch", time, len(reading.scaler.mean)])
+            return self.node("Transpose", given, perm=[1, 0, 2])
+        given = self.node("Transpose", self.input("ids", ["batch", time], "INT64"), perm=[1, 0])
+        return self.node("Gather", self.tensor("inputs.embedding.weight"), given)
+
+    def scaled(self, x: str, valid: str = "") -> str:
+        """Features as the model reads them; 0 where they are not `valid`: padding may hold NaN."""
+        x = self.node("Div", self.node("Sub", x, self.tensor("inputs.mean")), self.tensor("inputs.scale"))
+        return self.node("Where", valid, x, self.constant("nothing", np.float32(0))) if valid else x
+
     def lengths(self) -> tuple[str, str]:
         """The input `lengths` (batch,) int64, and the same as the nodes want it."""
         given = self.input("lengths", ["batch"], "INT64")

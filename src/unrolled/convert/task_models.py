@@ -105,19 +105,13 @@ def _about(model: Any) -> dict[str, Any]:
 def _body(model: Any, made: TaskGraph) -> tuple[str, str, str, str]:
     """Inputs and recurrent layers: the output (T, B, D·H), h (L·D, B, H), the lengths, the valid steps (T, B, 1)."""
     reading = model.reading
-    if reading.scaler is not None:
-        given = made.input("features", ["batch", "time", len(reading.scaler.mean)])
-        x = made.node("Transpose", given, perm=[1, 0, 2])
-    else:
-        given = made.input("ids", ["batch", "time"], "INT64")
-        x = made.node("Gather", made.tensor("inputs.embedding.weight"), made.node("Transpose", given, perm=[1, 0]))
-        if reading.letters is not None:
-            x = made.node("Concat", x, made.letters("inputs.characters."), axis=-1)
+    x = made.vectors(reading, "time")
+    if reading.letters is not None:
+        x = made.node("Concat", x, made.letters("inputs.characters."), axis=-1)
     lengths = made.lengths()
     valid = made.valid(x, lengths[0])
     if reading.scaler is not None:
-        x = made.node("Div", made.node("Sub", x, made.tensor("inputs.mean")), made.tensor("inputs.scale"))
-        x = made.node("Where", valid, x, made.constant("nothing", np.float32(0)))  # padding may hold NaN
+        x = made.scaled(x, valid)
     out, h = made.recurrent(x, "recurrent.", model.recipe, lengths)
     return out, h, lengths[0], valid
 

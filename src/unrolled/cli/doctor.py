@@ -81,8 +81,8 @@ def check() -> None:
         way_out = "Train with --backend reference here and report these lines and those of unrolled doctor."
         raise RunError("\n".join([*lines, f"an engine does not compute the equations on this machine. {way_out}"]))
     out.print(
-        f"Every engine computes the equations on this machine, forward and backward, within {ALLOWED} units in the last "
-        "place of the largest number: rows of unequal length, resets, both directions.",
+        f"Every engine computes the equations on this machine, forward and backward, within {ALLOWED} units in the "
+        "last place of the largest number: rows of unequal length, resets, both directions.",
         markup=False,
     )
 

@@ -13,11 +13,8 @@ The results on standard output, and metrics.jsonl in the run folder, which has e
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-import warnings
-from datetime import UTC, datetime
 from typing import Any
 
 __all__ = ["JsonWatch", "begin", "is_on", "line"]
@@ -34,6 +31,8 @@ def is_on() -> bool:
 
 def begin() -> None:
     """Write JSON from here on; Python's warnings become notes."""
+    import warnings
+
     global _on
     _on = True
     warnings.showwarning = lambda message, category, *_more, **_named: line(
@@ -43,6 +42,9 @@ def begin() -> None:
 
 def line(event: str, **values: Any) -> None:
     """One line, at once."""
+    import json  # late, as what follows: the help of a command needs none of them
+    from datetime import UTC, datetime
+
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     print(json.dumps({"time": now, "event": event, **values}, ensure_ascii=False), file=sys.stderr, flush=True)
 

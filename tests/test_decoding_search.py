@@ -90,12 +90,13 @@ def test_length_normalisation_is_that_of_the_paper(alpha: float) -> None:
     assert length_penalty(13, 1.0) == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.8])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (0.8, 0.0), (2.0, 0.5)])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_beam_of_one_is_greedy(seed: int, alpha: float) -> None:
-    step, first = model(seed, 4)
+def test_a_beam_of_one_is_greedy(seed: int, alpha: float, beta: float) -> None:
+    step, first = model(seed, 4, weights=True)
     greedy = greedy_search(step, first, 4, **OPTIONS)
-    beam = [one for (one,) in beam_search(step, first, 4, **OPTIONS, beam=1, alpha=alpha)]
+    given: dict[str, Any] = {"alpha": alpha, "beta": beta, "lengths": [2, 3, 3, 1]}
+    beam = [one for (one,) in beam_search(step, first, 4, **OPTIONS, beam=1, **given)]
     assert [one.tokens for one in greedy] == [one.tokens for one in beam]
     assert [one.stopped for one in greedy] == [one.stopped for one in beam]
     assert [one.log_probability for one in greedy] == [one.log_probability for one in beam]
@@ -149,19 +150,24 @@ def test_coverage_needs_weights_and_lengths_and_follows_the_formula() -> None:
     with pytest.raises(ValueError, match="lengths: expected"):
         beam_search(step, first, 2, **OPTIONS, beta=0.3)
     plain, first = model(2, 2)
-    with pytest.raises(ValueError, match="beta: expected 0 for a model without attention"):
+    with pytest.raises(ValueError, match=r"beta \(coverage penalty\): expected 0 for a model without attention"):
         beam_search(plain, first, 2, **OPTIONS, beta=0.3, lengths=[2, 3])
+    with pytest.raises(ValueError, match="0 or more, found -1"):
+        beam_search(step, first, 2, **OPTIONS, alpha=-1.0)
     assert coverage_penalty(np.array([2.0, 1.0]), 0.5) == 0
     assert coverage_penalty(np.array([0.0]), 0.5) == pytest.approx(-50)
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (0.6, 0.0), (2.0, 0.0), (2.0, 0.4)])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_beam_that_wants_the_best_finds_what_a_wide_one_finds_or_what_it_pruned(seed: int) -> None:
-    """The stop loses nothing: with the width that keeps everything, one hypothesis asked for is the first of all."""
-    step, first = model(seed, 3)
-    wide = TOKENS**LIMIT
-    every = beam_search(step, first, 3, **OPTIONS, beam=wide, n_best=wide)
-    assert [one[0] for one in beam_search(step, first, 3, **OPTIONS, beam=wide)] == [some[0] for some in every]
+def test_a_beam_that_wants_the_best_finds_what_a_wide_one_finds(seed: int, alpha: float, beta: float) -> None:
+    """The stop loses nothing: one hypothesis asked for is the first of as many as there are."""
+    step, first = model(seed, 3, weights=True)
+    given: dict[str, Any] = {"alpha": alpha, "beta": beta, "lengths": [2, 3, 1]}
+    for width in (4, TOKENS**LIMIT):
+        every = beam_search(step, first, 3, **OPTIONS, **given, beam=width, n_best=width)
+        best = beam_search(step, first, 3, **OPTIONS, **given, beam=width)
+        assert [(one[0].tokens, one[0].score) for one in best] == [(one[0].tokens, one[0].score) for one in every]
 
 
 def test_the_limit_is_told_and_ranked_by_score_like_the_others() -> None:

@@ -7,10 +7,11 @@ Source   length and coverage as in Wu et al. (2016), arXiv:1609.08144, eq. (14):
          |Y| tokens with the end symbol, a_ij the weight of source position i when token j was written.
 Variant  At every step the 2K best continuations of a sentence are looked at: an end symbol among the best K of them
          finishes its hypothesis, and the best K others go on. A sentence is done when as many as are wanted have
-         finished and none that goes on is better than they are, by log p / lp at its present length: with α = β = 0
-         nothing better could come, since log p only falls. (Stopping at K finished ones, as is often done, lets K poor
-         early ends push out a far better hypothesis.) At the limit, those that have not ended are ranked among the
-         others. With α = β = 0 the score is log p. With K = 1 this is greedy search: the same tokens and probability.
+         finished and none that goes on can become better than they are: log p only falls, lp is largest at the limit,
+         and cp is never above 0. So more are wanted, and the best stay the best. (Stopping at K finished ones, as is
+         often done, lets K poor early ends push out a far better hypothesis.) At the limit, those that have not ended
+         are ranked among the others. With α = β = 0 the score is log p. With K = 1 the first end is the end, whatever
+         α and β are: this is greedy search, the same tokens and probability.
 """
 
 from __future__ import annotations
@@ -57,14 +58,16 @@ class _Sentence:
         self.going = [_Node(None, start, 0.0, None, None)]
         self.found: list[Hypothesis] = []
 
-    def is_done(self, n_best: int, present: float) -> bool:
-        """Whether none of those that go on can be among the best; `present` is lp at their length."""
+    def is_done(self, settings: _Settings) -> bool:
+        """Whether none of those that go on can be among the best."""
         if not self.going:
             return True
-        if len(self.found) < n_best:
+        if len(self.found) < settings.n_best:
             return False
-        least = sorted(one.score for one in self.found)[-n_best]
-        return least >= max(node.log_p for node in self.going) / present
+        if settings.beam == 1:
+            return True
+        least = sorted(one.score for one in self.found)[-settings.n_best]
+        return least >= max(node.log_p for node in self.going) / length_penalty(settings.limit, settings.alpha)
 
 
 class _Settings(NamedTuple):
@@ -73,6 +76,7 @@ class _Settings(NamedTuple):
     beam: int
     n_best: int
     end: int
+    limit: int
     keep_weights: bool
     alpha: float
     beta: float
@@ -137,17 +141,19 @@ def beam_search(
     if beam < 1 or not 1 <= n_best <= beam:
         found = f"beam={beam}, n_best={n_best}"
         raise ValueError(expected("n_best", "1 or more, and no more than beam", found, "Widen the beam."))
+    if not (0 <= alpha < math.inf and 0 <= beta < math.inf):
+        raise ValueError(expected("alpha and beta (length and coverage penalty)", "0 or more", f"{alpha} and {beta}"))
     if beta and lengths is None:
         raise ValueError(expected("lengths", "the source lengths, since beta is not 0", "none"))
-    settings = _Settings(beam, n_best, end, keep_weights, alpha, beta, lengths)
+    settings = _Settings(beam, n_best, end, check_limit(limit), keep_weights, alpha, beta, lengths)
     sentences = [_Sentence(row, start) for row in range(rows)]
     waiting = sentences
-    for length in range(1, check_limit(limit) + 1):
+    for _ in range(settings.limit):
         if not waiting:
             break
         tokens = np.array([node.token for sentence in waiting for node in sentence.going], dtype=np.int64)
         answer = ask(step, tokens, state, excluded)
-        kept = _advance_all(waiting, answer, settings, length)
+        kept = _advance_all(waiting, answer, settings)
         state = take_rows(answer.state, np.array(kept, dtype=np.intp))
         waiting = [sentence for sentence in waiting if sentence.going]
     for sentence in waiting:
@@ -155,17 +161,17 @@ def beam_search(
     return [sorted(s.found, key=lambda one: -one.score)[:n_best] for s in sentences]  # stable: of equals the first
 
 
-def _advance_all(waiting: list[_Sentence], answer: Answer, settings: _Settings, length: int) -> list[int]:
+def _advance_all(waiting: list[_Sentence], answer: Answer, settings: _Settings) -> list[int]:
     """One token more for all sentences. Returns the rows, of those asked, that go on."""
     if settings.beta and answer.weights is None:
-        raise ValueError(expected("beta", "0 for a model without attention", settings.beta))
+        raise ValueError(expected("beta (coverage penalty)", "0 for a model without attention", settings.beta))
     used = answer.weights if settings.beta or settings.keep_weights else None
     kept: list[int] = []
     first = 0
     for sentence in waiting:
         here = slice(first, first + len(sentence.going))
         chosen = _advance(sentence, answer.log_p[here], None if used is None else used[here], settings)
-        if sentence.is_done(settings.n_best, length_penalty(length, settings.alpha)):
+        if sentence.is_done(settings):
             sentence.going = []
         else:
             kept += [first + i for i in chosen]

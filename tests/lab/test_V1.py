@@ -130,3 +130,17 @@ def test_a_number_that_is_none_is_marked_and_not_taken(lab: Callable[..., Shown]
     field.fill("99")
     assert field.get_attribute("aria-invalid") == "true"
     assert shown.value("h1") == pytest.approx(states()[0])
+
+
+def test_who_asks_for_less_motion_gets_none(lab: Callable[..., Shown]) -> None:
+    shown = lab("view=V1")
+    moving = "() => document.getAnimations().filter((one) => one.effect.target.matches('.token')).length"
+    shown.do("next")
+    shown.page.wait_for_function(f"() => ({moving})() === 1")
+    shown.page.emulate_media(reduced_motion="reduce")
+    shown.page.wait_for_function(f"() => ({moving})() === 0")
+    shown.do("next", 2)
+    shown.page.wait_for_timeout(100)
+    assert shown.page.evaluate(moving) == 0
+    assert shown.value("step") == 3
+    shown.page.emulate_media(reduced_motion="null")

@@ -38,7 +38,7 @@ function Cell({ cell, index, step, look, onInspect }) {
   const reach = known && onInspect
     ? { tabindex: 0, role: "button", onClick: () => onInspect(place), onKeyDown: press, "aria-pressed": String(look === place) }
     : { role: "img" };
-  const name = t(known ? (onInspect ? "V1.cell" : "V1.cell_plain") : "V1.cell_unknown", { step: place, value: known ? fixed(cell.h) : "" });
+  const name = t(known ? (onInspect ? "V1.cell" : "V1.cell_plain") : "V1.cell_unknown", { name: `h${subscript(place)}`, step: place, value: known ? fixed(cell.h) : "?" });
   return html`<g class=${`cell ${known ? "known" : ""} ${look === place ? "looked" : ""} ${place === step ? "newest" : ""}`}
     data-cell=${place} aria-label=${name} ...${reach}>
     <rect x=${centre(index) - CELL.width / 2} y=${TOP} width=${CELL.width} height=${CELL.height} rx="9" />

@@ -20,7 +20,7 @@ export function Equations({ cell, lit }) {
 
 /** Lines of src/unrolled/equations, taken from there when the page is built. */
 export function Code({ cell, lit }) {
-  return html`<pre class="code" tabindex="0" role="region" aria-label=${t("cell.code")}><code>${content.code[cell].map(
+  return html`<pre class="code" tabindex="0" role="region" aria-label=${`${cell.toUpperCase()}: ${t("cell.code")}`}><code>${content.code[cell].map(
     ({ gate, text }) => html`<span key=${text} class=${shade(gate, lit)} data-gate=${gate} data-part="code">${text}${"\n"}</span>`,
   )}</code></pre>`;
 }

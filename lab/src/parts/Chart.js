@@ -1,15 +1,11 @@
 // Observable Plot inside Preact. The only file that imports it: views name marks through `Plot` from here.
 import { useEffect, useRef, useState } from "preact/hooks";
-import {
-  areaY, axisX, axisY, barX, barY, cell, crosshairX, dot, gridX, gridY, line, link, plot, pointerX, rectX, rectY, ruleX, ruleY,
-  stackX, text, tip,
-} from "@observablehq/plot";
+import { areaY, barX, barY, dot, line, link, plot, rectY, ruleX, ruleY, stackX, text } from "@observablehq/plot";
 import { html } from "../html.js";
 import { superscript } from "../numbers.js";
 
-export const Plot = {
-  areaY, axisX, axisY, barX, barY, cell, crosshairX, dot, gridX, gridY, line, link, pointerX, rectX, rectY, ruleX, ruleY, stacked: stackX, text, tip,
-};
+// Plot has more. What no view uses is left out of the build (lab/src/thin/): take it in there too before it is named here.
+export const Plot = { areaY, barX, barY, dot, line, link, rectY, ruleX, ruleY, stacked: stackX, text };
 
 const LOOK = { fontFamily: "inherit", fontSize: "13px", overflow: "visible", background: "transparent" };
 
@@ -54,7 +50,8 @@ export function Chart({ label, options, name, pick }) {
   const box = useRef();
   const [width, setWidth] = useState(0);
   useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
+    // In the next frame: a chart drawn at once changes sizes while they are being reported.
+    const watch = new ResizeObserver(([entry]) => requestAnimationFrame(() => setWidth(Math.floor(entry.contentRect.width))));
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);

@@ -7,7 +7,7 @@ export function Scroll({ label, children, tag = "div", class: kind = "scroll" })
   const [wide, setWide] = useState(false);
   useEffect(() => {
     const look = () => box.current && setWide(box.current.scrollWidth > box.current.clientWidth);
-    const watch = new ResizeObserver(look);
+    const watch = new ResizeObserver(() => requestAnimationFrame(look));
     watch.observe(box.current);
     for (const child of box.current.children) watch.observe(child);
     return () => watch.disconnect();

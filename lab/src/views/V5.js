@@ -79,7 +79,7 @@ function Counts({ values, set }) {
       <${Choice} legend=${t("V5.biases")} name="biases" value=${values.biases} onChoose=${(to) => set({ biases: to })}
         options=${["2", "1", "0"].map((kind) => [kind, t(`V5.biases_${kind}`)])} />
     <//>
-    <${Table} caption=${t("V5.counts_table")} columns=${["", t("V5.blocks"), t("V5.parameters"), t("V5.share")]} rows=${rows} />
+    <${Table} caption=${t("V5.counts_table")} columns=${[t("shapes.cell"), t("V5.blocks"), t("V5.parameters"), t("V5.share")]} rows=${rows} />
     <${Prose} keys=${["V5.formula"]} values=${{ input: count(input), hidden: count(hidden), biases }} />`;
 }
 

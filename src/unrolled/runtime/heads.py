@@ -74,7 +74,7 @@ class Mean(Pooling):
 
     def running(self, out: np.ndarray, valid: np.ndarray, sums: dict[str, np.ndarray], steps: np.ndarray) -> np.ndarray:
         del valid
-        total = sums["sum"] + np.cumsum(out, axis=0, dtype=np.float64)
+        total = sums["sum"] + (out if len(out) == 1 else np.cumsum(out, axis=0, dtype=np.float64))
         if len(out):
             sums["sum"] = total[-1]
         return total / np.maximum(steps, 1)[..., None]
@@ -89,7 +89,7 @@ class Mean(Pooling):
         head: Linear,
     ) -> np.ndarray:
         """The head is linear: the sums of its scores are smaller than those of the states."""
-        if head.weight.shape[1] >= self.width:
+        if len(out) == 1 or head.weight.shape[1] >= self.width:
             return super().scores(out, valid, sums, steps, picked, head)
         total = np.cumsum(out @ head.weight, axis=0, dtype=np.float64)
         total += sums["sum"] @ head.weight

@@ -95,6 +95,8 @@ def test_split_refuses() -> None:
         split(texts("a", "a", "b", label="x"))
     with pytest.raises(DataError, match="at least one item"):
         split(Dataset([]))
+    with pytest.raises(DataError, match="at least 3 different items"):  # one pair is no long text to cut
+        split(Dataset([Item("p.tsv:1", text="a b", target="x y")], "p.tsv"))
     with pytest.raises(DataError, match="sum to 1"):
         split(texts("a", "b", "c"), (0.5, 0.1, 0.1))
 

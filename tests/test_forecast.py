@@ -16,6 +16,7 @@ from unrolled.errors import DataError, RecipeError, RunError
 from unrolled.training import Recipe, load, resume, train
 from unrolled.training.forecasting.rolling import Ask, forecast_from, forecast_left, go_on, keep, remember
 from unrolled.training.forecasting.windows import _cut, batches, cuts_of, window_batch
+from unrolled.training.sources import open_data
 
 # what a forecast uses
 
@@ -165,6 +166,42 @@ def test_what_cannot_be_learnt_from_is_named():
     ]:
         with pytest.raises(RecipeError, match=message):
             recipe(**changes)
+
+
+def test_a_known_covariate_must_be_known(tmp_path):
+    one = series(walk(60), known=np.arange(60.0), name="a")
+    holes = replace(one, known=np.where(np.arange(60.0)[:, None] == 17, np.nan, one.known))
+    write(tmp_path, [holes])
+    given = {"data": str(tmp_path / "loads.csv"), **COLUMNS, "past": (), "epochs": 1}
+    with pytest.raises(DataError, match=r"'promo', known in advance, at every step, found none at 17\. .*--past"):
+        train(recipe(**given), out=tmp_path / "run")
+    train(recipe(**given, gaps="mask"), out=tmp_path / "run")
+    with pytest.raises(DataError, match="known in advance"):
+        open_data(given["data"], recipe(**given))
+
+
+def test_a_file_that_is_too_short_names_its_longest_series(tmp_path):
+    write(tmp_path, [series(walk(5), known=np.zeros(5), past=np.zeros(5), name="a")])
+    with pytest.raises(DataError, match=r"hold out 3 steps or more .* found none; the longest, 'a', has 5 steps"):
+        train(recipe(data=str(tmp_path / "loads.csv"), **COLUMNS), out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("output", ["student-t", "quantile"])
+@pytest.mark.parametrize("level", [0.0, 1.0, 1.5, -0.5])
+def test_a_quantile_is_a_share(output, level):
+    task, model = ready(many(2, 60), output=output)
+    frame = task.plan.frame(many(2, 60)[0], ahead=3)
+    with pytest.raises(RecipeError, match="quantile: expected shares between 0 and 1"):
+        next(forecast_from(model, task.plan, [frame], [40], Ask(3, (0.5, level), 3)))
+
+
+def test_quantiles_of_counts_are_whole():
+    parts = [replace(one, target=np.round(np.abs(one.target))) for one in many(2, 60)]
+    task, model = ready(parts, output="negative-binomial")
+    task.calibrate(model, Dataset([Item("x", series=replace(one, begin=40)) for one in parts], "x"))
+    frame = task.plan.frame(parts[0], ahead=3)
+    (found,) = forecast_from(model, task.plan, [frame], [40], Ask(3, (0.1, 0.35, 0.5, 0.9), 20))
+    np.testing.assert_array_equal(found, np.round(found))
 
 
 # the state that carries on

@@ -10,7 +10,9 @@ import json
 import numpy as np
 import pytest
 
+from unrolled import pictures
 from unrolled.cli import main
+from unrolled.errors import RunError
 
 OPTIONS = [
     "--id", "place", "--time", "hour", "--target", "load", "--known", "promo", "--horizon", "4", "--lookback", "8",
@@ -121,7 +123,7 @@ def test_a_known_covariate_that_is_missing_in_the_horizon(trained, tmp_path):
     text = rows(60, 62, 4).replace("2024-03-03T15:00,,1", "2024-03-03T15:00,,")
     _, err = run("forecast", trained, ahead(tmp_path, text), code=1)
     assert "no promo at 2024-03-03 15:00" in err
-    assert "Add rows at the end of the file" in err
+    assert "Give a file that ends in rows with these columns filled" in err
 
 
 def test_a_series_that_the_run_does_not_know_is_forecast_from_its_own_rows(trained, tmp_path):
@@ -161,3 +163,15 @@ def test_bad_files_are_refused_before_training(tmp_path, change, message):
     assert message in err
     assert "loads.csv" in err
     assert not (tmp_path / "run").exists()
+
+
+def test_names_in_chinese_are_drawn_or_told(tmp_path, monkeypatch):
+    figure = pictures.new_figure(2, 2)
+    figure.subplots().set_title("上海")
+    monkeypatch.setattr(pictures, "FAMILIES", ("DejaVu Sans",))
+    assert pictures.save(figure, tmp_path / "one.png") == [
+        "one.png: no font here has 上海; install one, such as Noto Sans CJK, and draw again"
+    ]
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(RunError, match="plot: expected a file that can be written"):
+        pictures.save(figure, tmp_path / "nowhere" / "one.png")

@@ -18,7 +18,7 @@ import unrolled
 SOURCE = Path(unrolled.__file__).parent
 CHAIN = ("equations", "kernels", "layers", "models", "insight", "training", "convert", "cli")
 # These import nothing of ours but `errors` (and themselves), and may be imported by all.
-FREE = ("conventions", "data", "decoding", "lab", "bundle", "errors", "init")
+FREE = ("conventions", "data", "decoding", "lab", "bundle", "errors", "init", "pictures")
 NO_TORCH = ("data", "decoding", "bundle", "errors", "runtime", "conventions")
 ROOT = ("", "__main__")
 MODULES = sorted(SOURCE.rglob("*.py"))

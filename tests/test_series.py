@@ -187,6 +187,44 @@ def test_months_are_counted_by_the_calendar():
     assert shown == ["2024-01-01", "2024-02-01", "2024-03-01"]
 
 
+def days_apart(days, count, begin="2023-01-01"):
+    return np.datetime64(begin, "s").astype(np.int64) + 86400 * days * np.arange(count)
+
+
+@pytest.mark.parametrize("days", [28, 29, 30, 31, 365])
+def test_equal_numbers_of_days_are_no_months(days):
+    times = days_apart(days, 40)
+    step = infer_frequency([times], dates=True)
+    assert (step.size, step.unit) == (days * 86400, "seconds")
+    np.testing.assert_array_equal(step.positions(times, int(times[0])), np.arange(40))
+
+
+def test_months_whose_days_wander_are_months():
+    first_mondays = parse_times(["2024-01-01", "2024-02-05", "2024-03-04", "2024-04-01", "2024-05-06"])[0]
+    assert str(infer_frequency([first_mondays], dates=True)) == "1mo"
+    new_years = parse_times(["2019-01-01", "2020-01-01", "2021-01-01", "2023-01-01"])[0]
+    assert str(infer_frequency([new_years], dates=True)) == "1y"
+    one_month = parse_times(["2024-07-15", "2024-08-15"])[0]
+    assert str(infer_frequency([one_month], dates=True)) == "1mo"
+
+
+def test_two_rows_of_one_step_are_refused_with_their_line(tmp_path):
+    rows = [f"a,{np.datetime64('2024-01-01') + 9 * i},{i}" for i in range(5)]
+    path = table(tmp_path, rows, "place,day,y")
+    with pytest.raises(DataError, match=r"3.*one row for every 1mo of series 'a', found 2024-01-01 and 2024-01-10"):
+        read_series(path, SeriesColumns("day", "y", "place"), frequency="mo")
+
+
+@pytest.mark.parametrize("gaps", ["error", "mask"])
+def test_a_series_of_another_step_is_told(tmp_path, gaps):
+    daily = [f"a,{np.datetime64('2024-01-01') + i},{i}" for i in range(30)]
+    weekly = [f"w,{np.datetime64('2024-01-01') + 7 * i},{i}" for i in range(5)]
+    path = table(tmp_path, daily + weekly, "place,day,y")
+    with pytest.raises(DataError, match=r"every 1d of series 'w', as in the other series, found one every 7 steps"):
+        read_series(path, SeriesColumns("day", "y", "place"), gaps=gaps)
+    read_series(path, SeriesColumns("day", "y", "place"), gaps="mask", frequency="d")
+
+
 def test_time_zones_become_utc():
     times, _ = parse_times(["2024-01-01T00:30:00+02:00", "2024-01-01T00:00:00Z", "2024-01-01 00:00"])
     assert [show_time(int(t), True) for t in times] == ["2023-12-31 22:30", "2024-01-01", "2024-01-01"]

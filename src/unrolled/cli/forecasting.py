@@ -15,6 +15,7 @@ import numpy as np
 from unrolled import bundle
 from unrolled.cli.show import console, notes, say
 from unrolled.errors import RunError, expected, require
+from unrolled.pictures import new_figure, save
 
 if TYPE_CHECKING:
     from unrolled.data import Dataset, Item
@@ -117,20 +118,16 @@ def draw(histories: Sequence[tuple[np.ndarray, np.ndarray]], answers: Sequence[d
     """A PNG: history, forecast, and the intervals between pairs of quantiles, one panel a series."""
     require("matplotlib", "plot")
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-    from matplotlib.figure import Figure
 
     shown = list(zip(histories, answers, strict=True))[:PANELS]
-    figure = Figure(figsize=(8, 2.6 * len(shown) + 0.4), layout="constrained")
+    figure = new_figure(8, 2.6 * len(shown) + 0.4)
     for panel, (history, answer) in zip(np.atleast_1d(figure.subplots(len(shown))), shown, strict=True):
         if not answer["time"][0].lstrip("-").isdigit():  # dates, not step numbers
             locator = AutoDateLocator()
             panel.xaxis.set_major_locator(locator)
             panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
         _draw_one(panel, history, answer)
-    try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise RunError(expected("plot", "a file that can be written, such as plot.png", str(error))) from None
+    notes(save(figure, path))
 
 
 def _draw_one(panel: Any, history: tuple[np.ndarray, np.ndarray], answer: dict[str, Any]) -> None:

@@ -145,19 +145,32 @@ def show_time(time: int, dates: bool) -> str:
 def infer_frequency(series: Sequence[np.ndarray], dates: bool) -> Frequency:
     """The most common step of all the series together. Times must rise.
 
+    Steps of four weeks or more are months where the days of the month say so, or where the steps differ and no two
+    rows share a month; rows that are 28 or 30 days apart are no months.
+
     Raises:
         DataError: no series has two times.
     """
     steps = np.concatenate([np.zeros(0, np.int64), *(np.diff(times) for times in series)])
     if not len(steps):
         raise DataError(expected("time", "two or more times in some series", "one", "Name the step with --frequency."))
-    sizes, counts = np.unique(steps, return_counts=True)
-    usual = int(sizes[counts.argmax()])
+    usual = _most_common(steps)
     if dates and usual >= 28 * DAY:
-        months = np.concatenate([np.diff(_months(times)) for times in series])
-        sizes, counts = np.unique(months, return_counts=True)
-        return Frequency(int(sizes[counts.argmax()]), "months")
+        months = Frequency(
+            max(1, _most_common(np.concatenate([np.diff(_months(times)) for times in series]))), "months"
+        )
+        on_days = all(
+            np.isin(times, months.after(int(times[0]), months.positions(times, times[0]))).all() for times in series
+        )
+        differ, apart = (steps % usual != 0).any(), all((np.diff(_months(times)) > 0).all() for times in series)
+        if on_days or (differ and apart):
+            return months
     return Frequency(usual, "seconds" if dates else "steps")
+
+
+def _most_common(values: np.ndarray) -> int:
+    sizes, counts = np.unique(values, return_counts=True)
+    return int(sizes[counts.argmax()])
 
 
 def calendar_features(times: np.ndarray, cycles: Sequence[str]) -> np.ndarray:

@@ -30,7 +30,7 @@ def split(
     _check_fractions(fractions)
     if not dataset.items:
         raise DataError(expected(dataset.name, "at least one item", "none"))
-    if len(dataset) == 1 and dataset.kind == "text" and dataset[0].label is None:
+    if len(dataset) == 1 and dataset.kind == "text" and dataset[0].label is dataset[0].target is None:
         return split_by_position(dataset, fractions)
     grouped = group and any(item.group is not None for item in dataset)
     keys: dict[bytes, list[int]] = defaultdict(list)

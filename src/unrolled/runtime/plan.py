@@ -84,9 +84,9 @@ class Plan:
         )
 
     def back(self, learnt: np.ndarray, scale: Scale) -> np.ndarray:
-        """From units of the scale to the units of the data. Quantiles stay quantiles."""
+        """From units of the scale to the units of the data. Quantiles stay quantiles; counts are whole."""
         values = learnt * scale.scale + scale.place
-        return np.exp(values) if self.log else values
+        return np.exp(values) if self.log else np.rint(values) if self.counts else values
 
     def behind(self, levels: Sequence[float]) -> tuple[float, ...]:
         """The levels that the network must be asked for, so that those can be calibrated."""
@@ -115,9 +115,7 @@ class Plan:
             )
             wanted = f"the known covariates of all {horizon} steps of the horizon"
             found = f"no {', '.join(names)} at {series.time(len(series) + step)}"
-            way_out = (
-                "Add rows at the end of the file with these columns filled and the target empty, or --horizon less."
-            )
+            way_out = "Give a file that ends in rows with these columns filled and the target empty, or --horizon less."
             raise DataError(expected(f"{series.where}: series {series.id!r}", wanted, found, way_out))
 
     def scale_of(self, frame: Frame, start: int, end: int) -> Scale:

@@ -209,6 +209,8 @@ def _check(model: Network, plan: Plan, ask: Ask) -> None:
         way_out = f"Use --horizon {plan.horizon} or less, or train with --head autoregressive, which goes on and on."
         wanted = f"at most {plan.horizon}, which the direct head was trained for"
         raise RecipeError(expected("horizon", wanted, ask.horizon, way_out))
+    if not all(0 < level < 1 for level in ask.levels):
+        raise RecipeError(expected("quantile", "shares between 0 and 1", list(ask.levels), "0.9 is one of them."))
     if plan.layout.output == "quantile" and ask.levels:
         low, high = plan.layout.levels[0], plan.layout.levels[-1]
         if min(ask.levels) < low - 1e-9 or max(ask.levels) > high + 1e-9:

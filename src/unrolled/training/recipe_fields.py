@@ -102,7 +102,9 @@ class Fields(BaseModel):
     vocabulary_size: int | None = field(
         "Data", "At most so many tokens, the most frequent ones; for subword, the pieces to learn.", None, ge=2
     )
-    min_count: int = field("Data", "Tokens seen less often in training count as unknown.", 2, ge=1)
+    min_count: int = field(
+        "Data", "Tokens seen less often in training count as unknown.", 2, ge=1, shown="2; seq2seq: 1"
+    )
     lowercase: bool = field("Data", "Lower all letters.", False, tasks="classify lm seq2seq")
     context: Literal["auto", "continuous", "independent"] = field(
         "Data",

@@ -101,8 +101,8 @@ class ForecastFields(Fields):
     )
     loss_units: Literal["scale", "data"] = field(
         "Forecasting",
-        "What an error of 1 means in training: the scale of its series, so that all count alike, or a unit of the data, "
-        "which after transform log is a percentage.",
+        "What an error of 1 means in training: the scale of its series, so that all count alike, or a unit of the "
+        "data, which after transform log is a percentage.",
         "scale",
         tasks="forecast",
     )

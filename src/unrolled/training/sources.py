@@ -53,7 +53,11 @@ def _in_time(recipe: Recipe) -> Splits:
     for name, part in (("train", parts[0]), ("valid", parts[1])):
         if not len(part):
             way_out = "Bring longer series, or hold out less with --valid-steps and --test-steps."
-            raise DataError(expected(f"{recipe.data}: the {name} part", "at least one series", "none", way_out))
+            lengths = {item.series.id: len(item.series) for item in parts[0] if item.series is not None}
+            longest = max(lengths, key=lengths.__getitem__, default="")
+            found = f"none; the longest, {longest!r}, has {lengths[longest]:,} steps" if lengths else "none"
+            wanted = f"a series long enough to hold out {recipe.horizon} steps or more (the horizon) from"
+            raise DataError(expected(f"{recipe.data}: the {name} part", wanted, found, way_out))
     return Splits(*parts, recipe.task)
 
 

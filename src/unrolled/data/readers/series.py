@@ -90,6 +90,9 @@ def read_series(
         kind = "dates" if rows.dates else "whole numbers"
         way_out = "Write the step in the units of the time column, or leave out --frequency."
         raise request.fail(None, f"a frequency for times that are {kind}", str(step), way_out)
+    if frequency == "auto":
+        for name, members in groups.items():
+            _refuse_another_step(rows, name, members, step)
     notes: list[str] = [f"{request.name}: {len(groups):,} series, step {step}"]
     items = [Item("", series=_series(rows, name, members, step, gaps)) for name, members in groups.items()]
     items = [Item(item.series.where, series=item.series) for item in items if item.series is not None]
@@ -200,6 +203,7 @@ def _series(rows: _Rows, name: str, members: np.ndarray, step: Frequency, gaps: 
         wanted = f"a time on the grid of one {step} from {show_time(origin, rows.dates)}, series {name!r}"
         way_out = "Correct it, or name the step with --frequency."
         raise rows.request.fail(rows.places[members[i]], wanted, show_time(int(times[i]), rows.dates), way_out)
+    _refuse_two_in_one(rows, name, members, positions, step)
     if gaps == "error":
         _refuse_gaps(rows, name, members, positions, step)
     count = int(positions[-1]) + 1
@@ -217,6 +221,26 @@ def _series(rows: _Rows, name: str, members: np.ndarray, step: Frequency, gaps: 
     target, known, past = on_grid(rows.target)[:end], on_grid(rows.known), on_grid(rows.past)[:end]
     where = f"{rows.request.name}:{rows.places[members[0]]}"
     return Series(name, where, origin, target, known, past, step, rows.dates)
+
+
+def _refuse_two_in_one(rows: _Rows, name: str, members: np.ndarray, positions: np.ndarray, step: Frequency) -> None:
+    same = np.flatnonzero(np.diff(positions) < 1)
+    if not len(same):
+        return
+    first, second = members[same[0]], members[same[0] + 1]
+    shown = [show_time(int(rows.times[i]), rows.dates) for i in (first, second)]
+    wanted = f"one row for every {step} of series {name!r}"
+    way_out = "Name a shorter step with --frequency, such as 28d, or add up the rows of a step."
+    raise rows.request.fail(rows.places[second], wanted, f"{shown[0]} and {shown[1]}", way_out)
+
+
+def _refuse_another_step(rows: _Rows, name: str, members: np.ndarray, step: Frequency) -> None:
+    """Raise where the rows of a series are all further apart than those of the others, and evenly."""
+    jumps = np.diff(step.positions(rows.times[members], int(rows.times[members[0]])))
+    if len(jumps) > 1 and jumps[0] > 1 and (jumps == jumps[0]).all():
+        wanted = f"a row for every {step} of series {name!r}, as in the other series"
+        way_out = "Put series of another step into a file of their own, or name the step with --frequency."
+        raise rows.request.fail(rows.places[members[1]], wanted, f"one every {jumps[0]} steps", way_out)
 
 
 def _refuse_gaps(rows: _Rows, name: str, members: np.ndarray, positions: np.ndarray, step: Frequency) -> None:

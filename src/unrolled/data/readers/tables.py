@@ -139,6 +139,9 @@ def _check_header(request: Request, header: Sequence[str], delimiter: str, line:
         sort = "tsv" if delimiter == "," else "csv"
         found = f"one column, {header[0][:60]!r}"
         raise request.fail(line, f"columns parted by {delimiter!r}", found, f"Pass format={sort!r}.")
+    if len(header) == 1 and ";" in header[0]:
+        way_out = "Save it with commas between cells and points in numbers, or with tabs as .tsv."
+        raise request.fail(line, f"columns parted by {delimiter!r}", f"one column, {header[0][:60]!r}", way_out)
 
 
 def _wrong_width(request: Request, bad: Sequence[Any], starts: np.ndarray, delimiter: str) -> Exception:

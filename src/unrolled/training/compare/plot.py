@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from unrolled.errors import require
+from unrolled.pictures import new_figure, save
 
 __all__ = ["draw"]
 
@@ -26,9 +26,8 @@ def draw(record: dict[str, Any], path: str | Path) -> None:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    Figure = require("matplotlib.figure", "plot").Figure
     grown = all(cell["growth"] for cell in record["cells"])
-    figure = Figure(figsize=(12, 7.5 if grown else 4), layout="constrained")
+    figure = new_figure(12, 7.5 if grown else 4)
     axes = figure.subplots(2 if grown else 1, 3, squeeze=False)
     cells = record["cells"]
     name = str(record["score"]["name"]).replace("_", " ")
@@ -40,7 +39,7 @@ def draw(record: dict[str, Any], path: str | Path) -> None:
         _lines(axes[1, 1], cells, "training", "saved_bytes", "kept for the backward pass, MiB", MIB)
         _lines(axes[1, 2], cells, "token", "seconds", "one more step, milliseconds", 1e-3)
     figure.suptitle(f"{record['task']} on {Path(record['data']).name}: {record['scored']['items']:,} scored")
-    figure.savefig(path, dpi=120)
+    save(figure, path)
 
 
 def _score(run: dict[str, Any]) -> float:

@@ -44,6 +44,7 @@ def series_parts(recipe: Recipe) -> Parts:
     test_steps = 0 if recipe.test is not None else None
     lists: list[list[Series]] = [[], [], []]
     for series in only_series(whole):
+        _check_known(recipe, series)
         for part, found in zip(_cut(series, recipe, valid_steps, test_steps), lists, strict=True):
             if len(part) > part.begin:
                 found.append(part)
@@ -52,6 +53,8 @@ def series_parts(recipe: Recipe) -> Parts:
         if path is not None:
             before = {part.id: part for found in lists[:place] for part in found}
             more = open_series(path, recipe)
+            for series in only_series(more):
+                _check_known(recipe, series)
             lists[place] = [_after(before, series, more.name) for series in only_series(more)]
             names[place] = more.name
             notes += more.notes
@@ -86,6 +89,7 @@ def to_score(dataset: Dataset, recipe: Recipe) -> Dataset:
     """A file by itself: all that has a context before it is scored, and at least one horizon."""
     items = []
     for series in only_series(dataset):
+        _check_known(recipe, series)
         context = lookback_of(recipe, season_of(recipe, series.frequency)[0])
         begin = max(1, min(context, len(series) - recipe.horizon))
         items.append(Item(series.where, series=replace(series, begin=min(begin, len(series)))))
@@ -133,6 +137,18 @@ def check_training_part(recipe: Recipe, dataset: Dataset) -> Dataset:
     if short and recipe.short == "mask":
         notes.append(f"{len(short):,} series are shorter than {needed} steps and read from where they begin")
     return Dataset(kept, dataset.name, notes)
+
+
+def _check_known(recipe: Recipe, series: Series) -> None:
+    """Raise where a covariate that is known in advance is not. With gaps = mask it may be missing, as its row may."""
+    holes = ~np.isfinite(series.known[:, : len(recipe.known)])
+    if recipe.gaps == "mask" or not holes.any():
+        return
+    step, column = (int(place) for place in np.argwhere(holes)[0])
+    wanted = f"a number in column {recipe.known[column]!r}, known in advance, at every step"
+    found = f"none at {series.time(step)}" + (f" and {holes.sum() - 1:,} more" if holes.sum() > 1 else "")
+    way_out = "Fill it in, name the column under --past, or use --gaps mask, which then takes its mean."
+    raise DataError(expected(f"{series.where}: series {series.id!r}", wanted, found, way_out))
 
 
 def _refusal(series: Sequence[Series], wanted: str, found: str, way_out: str) -> DataError:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from unrolled.errors import require
 from unrolled.insight.packing import unpack
+from unrolled.pictures import new_figure, save
 
 __all__ = ["draw"]
 
@@ -36,15 +36,14 @@ def draw(found: dict[str, Any], folder: str | Path) -> list[Path]:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    Figure = require("matplotlib.figure", "plot").Figure
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written = []
     for name, paint in PICTURES.items():
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        figure = new_figure(8, 4.5)
         if paint(figure, found):
             path = target / f"{name}.png"
-            figure.savefig(path, dpi=120)
+            save(figure, path)
             written.append(path)
     return written
 

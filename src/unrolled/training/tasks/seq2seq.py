@@ -152,7 +152,8 @@ class SequenceToSequence(Task):
         long = [(item, tokens) for item, tokens in zip(dataset, written, strict=True) if len(tokens) > (most or 10**9)]
         if long:
             item, tokens = max(long, key=lambda found: len(found[1]))
-            found = f"{len(long)} longer ones of {len(dataset)}; the longest has {len(tokens)} ({item.where})"
+            found = f"{len(long)} longer ones of {len(dataset)} in {dataset.name}, "
+            found += f"the longest with {len(tokens)} ({item.where})"
             way_out = f"Remove or cut them, or use --longest {len(tokens)}."
             first = long[0][0].where
             raise DataError(expected(f"{first}: target", f"at most {most} tokens (longest)", found, way_out))

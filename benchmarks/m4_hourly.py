@@ -25,7 +25,7 @@ RECIPE = {
     "target": "value",
     "horizon": 48,
     "season": 24,
-    "lookback": 168,
+    "lookback": 336,
     "lags": (1, 2, 3, 23, 24, 25, 47, 48, 49, 71, 72, 73, 95, 96, 97, 167, 168, 169),
     "valid_steps": 48,
     "scaler": "window",

@@ -1,9 +1,9 @@
 // The shell: heading, list of views, language, the view, and the line that speaks.
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 import { data } from "./content.js";
-import { followAddress, HIDABLE, page, setHidden, setLanguage, spoken, useSignal } from "./state.js";
+import { announce, followAddress, HIDABLE, page, setHidden, setLanguage, spoken, useSignal } from "./state.js";
 import { hasText, rich, t } from "./i18n.js";
 import { Link } from "./parts/Link.js";
 import { GROUPS, viewsOf } from "./pages.js";
@@ -15,7 +15,7 @@ function Navigation({ current }) {
   const wide = matchMedia("(min-width: 900px)").matches;
   const list = GROUPS.map((group) => [group, views.filter((view) => view.group === group)]).filter(([, own]) => own.length);
   return html`<nav aria-label=${t("shell.views")}>
-    <details open=${wide}>
+    <details key=${wide ? "open" : current.id} open=${wide}>
       <summary>${t("shell.views")}</summary>
       ${list.map(
         ([group, own]) => html`<h2 key=${group}>${t(`group.${group}`)}</h2>
@@ -63,19 +63,45 @@ function Speaker() {
   return html`<p class="unseen" role="status" aria-live="polite" id="spoken">${text}</p>`;
 }
 
-function App() {
-  const state = useSignal(page);
-  const [failed, setFailed] = useState(false);
-  const view = views.find(({ id }) => id === state.view) ?? views[0];
+/** The window's title and language follow the page. */
+function useDocument({ lang }, view) {
   useEffect(() => {
-    document.documentElement.lang = state.lang === "zh" ? "zh-Hans" : "en";
+    document.documentElement.lang = lang === "zh" ? "zh-Hans" : "en";
     document.title = `${t(`view.${view.id}.title`)} · unrolled`;
   });
+}
+
+/** Another view begins at its top, has the focus, and is named; the first one does not take the focus. */
+function useArrival(view) {
+  const first = useRef(true);
   useEffect(() => {
-    const fail = () => setFailed(true);
+    if (!first.current) {
+      scrollTo(0, 0);
+      document.getElementById("main").focus({ preventScroll: true });
+      announce(t(`view.${view.id}.title`));
+    }
+    first.current = false;
+  }, [view.id]);
+}
+
+/** True once anything has failed. */
+function useFailure() {
+  const [failed, setFailed] = useState(false);
+  useEffect(() => {
+    // A ResizeObserver that wants another round also says "error", but without an error: nothing is wrong then.
+    const fail = (event) => event.error && setFailed(true);
     addEventListener("error", fail);
     return () => removeEventListener("error", fail);
   }, []);
+  return failed;
+}
+
+function App() {
+  const state = useSignal(page);
+  const view = views.find(({ id }) => id === state.view) ?? views[0];
+  useDocument(state, view);
+  useArrival(view);
+  const failed = useFailure();
   const bare = state.hide.includes("navigation");
   const toMain = (event) => {
     event.preventDefault();

@@ -103,6 +103,21 @@ def test_the_language_changes_without_losing_the_state(lab: Callable[..., Shown]
     assert shown.value("h3") == before
 
 
+@pytest.mark.parametrize("width", [375, 1280])
+def test_another_view_begins_at_its_top_and_says_its_name(lab: Callable[..., Shown], width: int) -> None:
+    shown = lab("view=V2a", width)
+    shown.page.evaluate("scrollTo(0, 500)")
+    if width < 900:
+        shown.page.locator("nav summary").click()
+    shown.page.locator('nav a[href="#view=V3"]').click()
+    shown.page.wait_for_selector('main[data-view="V3"]:focus')
+    assert shown.spoken() == "How long a forget gate remembers"
+    assert shown.page.evaluate("scrollY") == 0
+    assert shown.page.locator('nav a[href="#view=V3"]').is_visible() == (width >= 900)
+    shown.page.locator('main a[href="#view=V3&f=0.99"]').click()
+    assert shown.page.evaluate("document.activeElement.textContent") == "2", "a link within a view keeps the focus"
+
+
 def test_a_hand_written_address_breaks_nothing(lab: Callable[..., Shown]) -> None:
     for address in (
         "view=nowhere", "view=V1&step=1e9&U=NaN&W=&x=a,b", "view=V1&step=-3&weights=%3Cscript%3E",

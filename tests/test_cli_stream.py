@@ -119,6 +119,8 @@ BROKEN = (
     ('{"id": "a", "b": 2, "c": 3}',),
     ("[1, 2, 3]",),
     ('{"id": [1], "a": 1, "b": 2, "c": 3}',),
+    ('{"id": "\\ud800", "a": 1, "b": 2, "c": 3}',),
+    ('{"id": "a", "a": 1' + "0" * 400 + ', "b": 2, "c": 3}',),
 )
 
 
@@ -140,6 +142,13 @@ def test_lines_read_together_say_what_they_say_one_by_one(
 
 
 real = Session.plain_answers
+
+
+def test_half_a_character(tmp_path: Path) -> None:
+    """It cannot be written as UTF-8, so the answer has it as an escape."""
+    make(tmp_path, "spans", bidirectional=False)
+    answers = stream(tmp_path, '{"tokens": ["good", "\\ud800"]}\n')
+    assert chained([answer["tokens"] for answer in answers]) == ["good", "\ud800"]
 
 
 def test_other_forms_of_a_line(sensor: Path) -> None:

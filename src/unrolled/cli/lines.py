@@ -20,11 +20,20 @@ if TYPE_CHECKING:
     from unrolled.data import Row
     from unrolled.runtime import Model
 
-__all__ = ["FORMATS", "Given", "Lines"]
+__all__ = ["FORMATS", "Given", "Lines", "is_unicode"]
 
 FORMATS = ("auto", "json", "csv", "text")
 PLACE = "standard input"
 LARGEST = float(np.finfo(np.float32).max)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it can be written: JSON may hold half of a pair of surrogates, and UTF-8 may not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Given(NamedTuple):
@@ -88,7 +97,7 @@ class Lines:
         """Whether all single steps are numbers that a float32 can hold; looked at together, as one by one is slow."""
         try:
             steps = np.array([one.value for one in given if type(one.value) is list], np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return False
         return bool((np.abs(steps) <= LARGEST).all())  # false for NaN
 
@@ -219,6 +228,8 @@ class Lines:
         if not isinstance(key, (str, int)) or isinstance(key, bool):
             wanted = "a text or a whole number"
             raise DataError(expected(f"{self.where}, field {self.id!r}", wanted, repr(key)[:40]))
+        if isinstance(key, str) and not is_unicode(key):
+            raise DataError(expected(f"{self.where}, field {self.id!r}", "whole characters", ascii(key)[:40]))
         return key
 
     def _resets(self, row: dict[str, Any]) -> bool:

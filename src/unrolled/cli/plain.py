@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unrolled.cli.lines import LARGEST, Lines
+from unrolled.cli.lines import LARGEST, Lines, is_unicode
 
 __all__ = ["Plain", "Wave", "read", "waves"]
 
@@ -67,7 +67,7 @@ def _parts(lines: Lines, found: list[Any]) -> tuple[list[Any], list[Any]]:
             return keys, found
     else:
         keys = [one[name] for one in found]
-        if not set(map(type, keys)) <= {str, int}:
+        if not set(map(type, keys)) <= {str, int} or not is_unicode("".join(map(str, keys))):
             raise TypeError(name)
     if set(map(type, found)) != {dict}:
         raise TypeError(lines.column)

@@ -14,7 +14,7 @@ import numpy as np
 
 from unrolled import bundle
 from unrolled.cli.jobs import rounded
-from unrolled.cli.lines import Given
+from unrolled.cli.lines import Given, is_unicode
 from unrolled.cli.plain import PADDING, Plain, waves
 from unrolled.data.reading import Row, SideBySide
 from unrolled.errors import BundleError, expected
@@ -73,7 +73,7 @@ class Session:
         waiting: dict[int, list[int]] = {}
         for place, one in enumerate(given):
             if one.error:
-                results[place] = json.dumps({"where": one.where, "error": one.error}, ensure_ascii=False)
+                results[place] = _written({"where": one.where, "error": one.error})
             else:
                 waiting.setdefault(self._row(one.id), []).append(place)
         waves: list[dict[int, list[int]]] = []
@@ -124,7 +124,7 @@ class Session:
         if not self.scores:
             answer.pop("scores", None)
         said = {"id": key} if self.by_id else {}
-        return json.dumps(said | rounded(answer) | more, ensure_ascii=False, allow_nan=False)
+        return _written(said | rounded(answer) | more)
 
     def _labels(
         self, given: Sequence[Given], wave: dict[int, list[int]], index: np.ndarray, places: list[int]
@@ -191,6 +191,12 @@ class Session:
             if not fits or len(given) > self.stream.batch_size:
                 raise BundleError(expected(f"{path}: ids", "different ids, no more than streams", repr(ids)[:40]))
             self.rows = {key: row for row, key in enumerate(given)}
+
+
+def _written(value: Any) -> str:
+    """JSON as people read it; where a text has half a character, with escapes."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text if is_unicode(text) else json.dumps(value, allow_nan=False)
 
 
 def _numbers(values: np.ndarray) -> list[str]:

@@ -81,7 +81,7 @@ def _check(cell: str, attributes: dict[str, Any], P: Any, directions: int, where
     if P is not None and np.asarray(P).any():
         way_out = "Our LSTM has none. Train without peepholes."
         raise refuse(f"{where}: P (peepholes)", "none, or zeros", f"values up to {np.abs(P).max():.3g}", way_out)
-    if attributes.get("clip"):
+    if "clip" in attributes:
         raise refuse(f"{where}: clip", "no clipping of the gates' inputs", attributes["clip"])
     if attributes.get("input_forget"):
         raise refuse(f"{where}: input_forget", 0, attributes["input_forget"])

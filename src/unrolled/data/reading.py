@@ -107,7 +107,7 @@ class Reading:
             try:
                 with np.errstate(over="ignore"):  # too large for float32: infinity, which `encode` refuses
                     features = np.asarray(given, dtype=np.float32)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):  # the last: a whole number that no float can hold
                 features = np.zeros(0)
             if features.ndim != 2:
                 wanted = f"numbers (time, {len(self.scaler.mean)} channels)"

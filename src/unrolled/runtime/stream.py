@@ -77,7 +77,7 @@ class Stream:
         try:
             with np.errstate(over="ignore"):
                 values = np.asarray(given, np.float32)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
         values = values[:, None] if values.ndim == 2 else values
         fits = values.ndim == 3 and values.size and values.shape[-1] == len(self.model.reading.scaler.mean)  # type: ignore[union-attr]  # read features

@@ -33,8 +33,8 @@ def rows_of_features(rows: int = 40, seed: int = 0, labels: str = "abc", tags: b
     return Dataset(items, "features")
 
 
-def pairs(rows: int = 40, seed: int = 0, *, vectors: bool = False) -> Dataset:
-    """Letters, or a vector, and letters in another order and number."""
+def pairs(rows: int = 40, seed: int = 0, *, vectors: bool = False, series: bool = False) -> Dataset:
+    """Letters, a vector or measurements, and letters in another order and number."""
     rng = np.random.default_rng(seed)
     items = []
     for i in range(rows):
@@ -42,6 +42,8 @@ def pairs(rows: int = 40, seed: int = 0, *, vectors: bool = False) -> Dataset:
         source: dict[str, Any] = {"text": text}
         if vectors:
             source = {"features": rng.normal(size=(1, 4)).astype(np.float32)}
+        if series:
+            source = {"features": (rng.normal(size=(len(text), 4)) * 3 + 9).astype(np.float32)}
         items.append(Item(f"pair {i}", **source, target=text[::-1] + "x"))
     return Dataset(items, "pairs")
 
@@ -52,8 +54,8 @@ def data(kind: str, folder: Path) -> tuple[str, Dataset, dict[str, Any]]:
         return "classify", rows_of_features(), {}
     if kind == "tagged features":
         return "tag", rows_of_features(tags=True), {"characters": False}
-    if kind in ("pairs", "vectors"):
-        return "seq2seq", pairs(vectors=kind == "vectors"), {"tokenizer": "chars"}
+    if kind in ("pairs", "vectors", "series"):
+        return "seq2seq", pairs(vectors=kind == "vectors", series=kind == "series"), {"tokenizer": "chars"}
     path = {"text": reviews, "spans": sentences, "documents": documents}[kind](folder / f"{kind}.data")
     task, form = {"text": ("classify", "csv"), "spans": ("tag", "conll"), "documents": ("lm", "documents")}[kind]
     recipe = Recipe(task=task, data=str(path), format=form)
@@ -86,6 +88,8 @@ def inputs(kind: str, seed: int = 1) -> list[Any]:
         return [item.features for item in rows_of_features(9, seed)]
     if kind == "vectors":
         return [item.features[0].tolist() for item in pairs(5, seed, vectors=True) if item.features is not None]
+    if kind == "series":
+        return [item.features for item in pairs(6, seed, series=True) if item.features is not None]
     if kind == "pairs":
         return ["abc", "f", "abcdefabcdef", "xyz"]
     if kind == "documents":

@@ -23,7 +23,7 @@ from unrolled.convert.task_check import open_session, run
 from unrolled.data import Item
 from unrolled.decoding.searching import Search, search_targets
 
-PAIRS = [name for name, (kind, _) in TASKS.items() if kind in ("pairs", "vectors")]
+PAIRS = [name for name, (kind, _) in TASKS.items() if kind in ("pairs", "vectors", "series")]
 
 
 class Files:
@@ -38,6 +38,8 @@ class Files:
 
     def source(self, given: Any) -> dict[str, np.ndarray]:
         """One source as a batch of one, for the encoder."""
+        if isinstance(given, np.ndarray):
+            return {"features": given[None], "lengths": np.array([len(given)])}
         if isinstance(given, list):
             return {"features": np.array([given], np.float32)}
         tokens = self.reading["vocabulary"]["tokens"]

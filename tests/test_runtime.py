@@ -54,6 +54,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "pairs, fed": ("pairs", {"attention": "general", "input_feeding": True, "cell": "gru", "length_penalty": 0.7}),
     "pairs, one way": ("pairs", {"bidirectional": False, "coverage_penalty": 0.3, "beam": 4, "reset_after": True}),
     "vectors": ("vectors", {"cell": "gru", "beam": 2}),
+    "series": ("series", {"cell": "gru", "beam": 2, "learn_initial_state": True}),
     "lm": ("documents", {"hidden": 6, "embedding": 4}),
     "lm, tied": ("documents", {"hidden": 6, "embedding": 6, "tie_weights": True, "cell": "gru", "layers": 2}),
     "lm, one stream": ("documents", {"context": "continuous", "cell": "rnn", "learn_initial_state": True}),
@@ -108,14 +109,14 @@ def test_scores_are_those_of_pytorch(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(found[place], right, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith(("pairs", "vectors"))])
+@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith(("pairs", "vectors", "series"))])
 def test_targets_are_those_of_pytorch(name: str, tmp_path: Path) -> None:
     """Every way to search, the weights of the attention as well."""
     kind, fields = MODELS[name]
     trained = make(tmp_path, kind, **fields)
     model = runtime.load(tmp_path)
     given = inputs(kind)
-    looks = fields.get("attention") != "none" and kind == "pairs"
+    looks = fields.get("attention") != "none" and kind != "vectors"
     ways: tuple[dict[str, Any], ...] = (
         {"beam": 1, "attention": looks},
         {"beam": 5, "n_best": 3, "limit": 9, "attention": looks},

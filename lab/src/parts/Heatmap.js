@@ -63,6 +63,36 @@ function pixels(rows, columns, at, scale, [low, high]) {
   return small;
 }
 
+/** Where the cursor is, and what moves it: pointer, keys, a click that pins it. null: nowhere. */
+function useCursor({ rows, columns, say, selected, onSelect }, spotOf) {
+  const [cursor, setCursor] = useState(null); // {row, column, pinned}
+  const onPointerMove = (event) => {
+    if (!cursor?.pinned) setCursor(spotOf(event));
+  };
+  const onPointerLeave = () => {
+    if (!cursor?.pinned) setCursor(null);
+  };
+  const onClick = (event) => {
+    const spot = spotOf(event);
+    setCursor(spot && { ...spot, pinned: true });
+    if (spot) onSelect?.(spot);
+  };
+  const onKeyDown = (event) => {
+    const from = cursor ?? selected ?? { row: 0, column: 0 };
+    const choosing = event.key === "Enter" || event.key === " ";
+    const move = MOVES[event.key];
+    if (event.key === "Escape") setCursor(null);
+    if (!rows || !columns || (!choosing && !move)) return;
+    event.preventDefault();
+    if (choosing) return void onSelect?.(from);
+    const spot = { row: clamp(from.row + move[0], rows), column: clamp(from.column + move[1], columns), pinned: true };
+    setCursor(spot);
+    announce(say(spot.row, spot.column));
+  };
+  const there = cursor && cursor.row < rows && cursor.column < columns; // the table may have shrunk under it
+  return [there ? cursor : null, { onPointerMove, onPointerLeave, onClick, onKeyDown }];
+}
+
 /**
  * @param {number} rows
  * @param {number} columns
@@ -76,67 +106,46 @@ function pixels(rows, columns, at, scale, [low, high]) {
  * @param {number[]} [lines] dashed lines before these columns
  * @param {{width: number, height: number}} [cell] size in CSS pixels
  */
-export function Heatmap({
-  name, label, rows, columns, at, scale, domain, say, selected, onSelect, rowLabels = [], columnLabels = [], lines = [],
-  cell = { width: 14, height: 14 },
-}) {
+export function Heatmap(props) {
+  const {
+    name, label, rows, columns, at, say, selected, rowLabels = [], columnLabels = [], lines = [], cell = { width: 14, height: 14 },
+  } = props;
   const canvas = useRef();
-  const [cursor, setCursor] = useState(null); // {row, column, pinned}
   const longest = Math.max(0, ...rowLabels.map((text) => text.length));
   const place = { left: rowLabels.length ? Math.min(12 + 8 * longest, 140) : 0, top: columnLabels.length ? 18 : 0 };
-  useEffect(() => paint(canvas.current, { rows, columns, at, scale, domain, place, cell, rowLabels, columnLabels, lines }));
+  useEffect(() => {
+    const start = performance.now();
+    paint(canvas.current, { ...props, place, cell, rowLabels, columnLabels, lines });
+    performance.measure("heatmap", { start }); // a test holds it to 50 ms for 128 × 400 cells
+  }, [props]); // not when only the cursor moves
 
-  const under = (event) => {
+  const spotOf = (event) => {
     const box = canvas.current.getBoundingClientRect();
     const column = Math.floor((event.clientX - box.left - place.left) / cell.width);
     const row = Math.floor((event.clientY - box.top - place.top) / cell.height);
     return row >= 0 && row < rows && column >= 0 && column < columns ? { row, column } : null;
   };
-  const hover = (event) => {
-    if (!cursor?.pinned) setCursor(under(event));
-  };
-  const pin = (event) => {
-    const spot = under(event);
-    setCursor(spot && { ...spot, pinned: true });
-    if (spot) onSelect?.(spot);
-  };
-  const press = (event) => {
-    const from = cursor ?? selected ?? { row: 0, column: 0 };
-    const moves = {
-      ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Home: [0, -columns], End: [0, columns],
-      PageDown: [10, 0], PageUp: [-10, 0],
-    };
-    if (event.key === "Escape") return setCursor(null);
-    if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      return onSelect?.(from);
-    }
-    if (!(event.key in moves) || !rows || !columns) return undefined;
-    event.preventDefault();
-    const [down, right] = moves[event.key];
-    const spot = { row: clamp(from.row + down, rows), column: clamp(from.column + right, columns), pinned: true };
-    setCursor(spot);
-    return announce(say(spot.row, spot.column));
-  };
+  const [cursor, handlers] = useCursor(props, spotOf);
   const boxOf = ({ row, column }) => ({
     left: `${place.left + column * cell.width}px`, top: `${place.top + row * cell.height}px`,
     width: `${cell.width}px`, height: `${cell.height}px`,
   });
-  const width = place.left + columns * cell.width;
+  const size = { width: `${place.left + columns * cell.width}px`, height: `${place.top + rows * cell.height}px` };
   return html`<div class="heatmap" data-heatmap=${name}>
-    <div
-      class="cells" tabindex="0" role="application" data-own-keys aria-label=${`${label} ${t("heatmap.keys")}`}
-      onKeyDown=${press} onPointerMove=${hover} onPointerLeave=${() => cursor?.pinned || setCursor(null)} onClick=${pin}
-      style=${{ width: `${width}px`, height: `${place.top + rows * cell.height}px` }}
-    >
+    <div class="cells" tabindex="0" role="application" data-own-keys aria-label=${`${label} ${t("heatmap.keys")}`} style=${size} ...${handlers}>
       <canvas class="picture" ref=${canvas} style=${{ width: "100%", height: "100%" }} />
       ${selected && html`<span class="chosen" style=${boxOf(selected)} />`}
-      ${cursor && cursor.row < rows && cursor.column < columns && html`<span class="cursor" style=${boxOf(cursor)} />`}
+      ${cursor && html`<span class="cursor" style=${boxOf(cursor)} />`}
     </div>
-    <p class="tip" data-name="tip" data-value=${cursor && cursor.row < rows && cursor.column < columns ? at(cursor.row, cursor.column) : undefined}>
-      ${cursor && cursor.row < rows && cursor.column < columns ? say(cursor.row, cursor.column) : t("heatmap.point")}
+    <p class="tip" data-name="tip" data-value=${cursor ? at(cursor.row, cursor.column) : undefined}>
+      ${cursor ? say(cursor.row, cursor.column) : t("heatmap.point")}
     </p>
   </div>`;
 }
+
+const MOVES = {
+  ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Home: [0, -Infinity], End: [0, Infinity],
+  PageDown: [10, 0], PageUp: [-10, 0],
+};
 
 const clamp = (index, length) => Math.min(Math.max(index, 0), length - 1);

@@ -47,6 +47,22 @@ function markersOf({ c, d, n }) {
   );
 }
 
+/** A dashed line with its words where a format loses the product; each on a line of its own above the chart. */
+function markerMarks(markers, n) {
+  const text = (lost) => t(`V2a.mark_${lost.to}`, { format: lost.format, n: lost.n });
+  return markers.flatMap((lost, index) => {
+    const { color } = CURVES[lost.curve];
+    const late = lost.n > n * 0.6;
+    return [
+      Plot.ruleX([lost.n], { stroke: color, strokeDasharray: "4 3", insetTop: -17 * (index + 1) }),
+      Plot.text([lost.n], {
+        x: (at) => at, frameAnchor: "top", dy: -17 * (index + 1) + 6, dx: late ? -5 : 5, textAnchor: late ? "end" : "start",
+        text: () => text(lost), fill: color, stroke: "#fff", strokeWidth: 5,
+      }),
+    ];
+  });
+}
+
 /** Options of the chart; the home page draws it too. */
 export function drawing(values, width) {
   const { c, d, n } = values;
@@ -54,35 +70,23 @@ export function drawing(values, width) {
   const ends = [0, ...curves.map(({ end }) => end)];
   const domain = [Math.min(...ends) - 0.5, Math.max(...ends) + 0.5];
   const markers = markersOf(values);
-  const label = (lost) => t(`V2a.mark_${lost.to}`, { format: lost.format, n: lost.n });
+  const ofCurve = (draw) => curves.map((curve) => draw(curve));
   return {
     height: 330,
     marginLeft: 62,
+    marginRight: 26,
     marginTop: 24 + 17 * markers.length,
     marginBottom: 42,
     x: { domain: [0, n], label: t("V2a.steps"), ticks: Math.min(8, Math.floor(width / 80)), labelAnchor: "center", labelArrow: "none" },
     y: { domain, ticks: powersOfTen(domain), tickFormat: powerOfTen, label: null, grid: true },
     marks: [
       Plot.ruleY([0], { stroke: "#555", strokeDasharray: "2 3" }),
-      ...markers.map((lost) =>
-        Plot.ruleX([lost.n], { stroke: CURVES[lost.curve].color, strokeDasharray: "4 3", insetTop: -17 * (markers.indexOf(lost) + 1) }),
+      ...ofCurve(({ color, dash, end }) => Plot.line([[0, 0], [n, end]], { stroke: color, strokeDasharray: dash, strokeWidth: 2.5 })),
+      ...ofCurve(({ color, name, end }) =>
+        Plot.text([[n, end]], { text: () => name, textAnchor: "start", dx: 6, fill: color, fontWeight: 600, fontSize: 15 }),
       ),
-      ...markers.map((lost, index) =>
-        Plot.text([lost.n], {
-          x: (at) => at, frameAnchor: "top", dy: -17 * (index + 1) + 6, dx: lost.n > n * 0.6 ? -5 : 5,
-          textAnchor: lost.n > n * 0.6 ? "end" : "start", text: () => label(lost), fill: CURVES[lost.curve].color, stroke: "#fff", strokeWidth: 5,
-        }),
-      ),
-      ...curves.map((curve) =>
-        Plot.line([[0, 0], [n, curve.end]], { stroke: curve.color, strokeDasharray: curve.dash, strokeWidth: 2.5 }),
-      ),
-      ...curves.map((curve) =>
-        Plot.text([[n, curve.end]], {
-          text: () => curve.name, textAnchor: "start", dx: 6, fill: curve.color, fontWeight: 600, fontSize: 15,
-        }),
-      ),
+      ...markerMarks(markers, n),
     ],
-    marginRight: 26,
   };
 }
 

@@ -27,7 +27,7 @@ RECIPE: dict[str, Any] = {
     "learning_rate": 3e-3,
     "schedule": "cosine",
     "batch_size": 64,
-    "epochs": 15,
+    "epochs": 8,
     "beam": 1,
 }
 KINDS = {"copy": slice(None), "reverse": slice(None, None, -1)}

@@ -59,8 +59,7 @@ def section(name: str, record: dict[str, Any]) -> str:
                 shown = [_number(record["runs"][variant][0]["baselines"][baseline][metric]) for variant in variants]
                 lines.append(f"| … of the baseline, {baseline} | " + " | ".join(shown) + " |")
     if "seconds" in first:
-        minutes = [spread([run["seconds"] / 60 for run in record["runs"][variant]]) for variant in variants]
-        cells = [f"{mid:.1f} ({low:.1f} to {high:.1f})" for low, mid, high in minutes]
+        cells = [_minutes(record["runs"][variant]) for variant in variants]
         lines.append("| training, minutes on one thread | " + " | ".join(cells) + " |")
     versions = ", ".join(f"{package} {version}" for package, version in record["versions"].items())
     scored = f"{first['items']:,} {first['unit']} scored, {len(record['runs'][variants[0]])} seeds."
@@ -68,6 +67,14 @@ def section(name: str, record: dict[str, Any]) -> str:
     lines += ["", f"`python benchmarks/{name}.py{COMMANDS.get(name, '')}`"]
     lines += _note(name)
     return "\n".join(lines) + "\n"
+
+
+def _minutes(runs: list[dict[str, Any]]) -> str:
+    minutes = [run["seconds"] / 60 for run in runs if "seconds" in run]
+    if not minutes:
+        return "–"
+    low, mid, high = spread(minutes)
+    return f"{mid:.1f} ({low:.1f} to {high:.1f})"
 
 
 def _note(name: str) -> list[str]:

@@ -54,10 +54,10 @@ def section(name: str, record: dict[str, Any]) -> str:
         values = [spread([run["metrics"][metric] for run in record["runs"][variant]]) for variant in variants]
         cells = [f"**{_number(mid)}** ({_number(low)} to {_number(high)})" for low, mid, high in values]
         lines.append(f"| {metric.replace('_', ' ')} | " + " | ".join(cells) + " |")
-        for baseline, numbers in first["baselines"].items():
-            if metric in numbers:
-                shown = [_number(record["runs"][variant][0]["baselines"][baseline][metric]) for variant in variants]
-                lines.append(f"| … of the baseline, {baseline} | " + " | ".join(shown) + " |")
+        tables = [record["runs"][variant][0]["baselines"] for variant in variants]
+        for baseline in dict.fromkeys(name for table in tables for name in table if metric in table[name]):
+            shown = [_number(table[baseline][metric]) if baseline in table else "–" for table in tables]
+            lines.append(f"| … of the baseline, {baseline} | " + " | ".join(shown) + " |")
     if "seconds" in first:
         cells = [_minutes(record["runs"][variant]) for variant in variants]
         lines.append("| training, minutes on one thread | " + " | ".join(cells) + " |")

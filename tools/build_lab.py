@@ -12,6 +12,7 @@ import argparse
 import ast
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -152,6 +153,8 @@ def bundle(out: Path) -> list[Path]:
         done = subprocess.run([str(esbuild), *entry, *common], cwd=LAB, check=False)
         if done.returncode:
             raise BuildError(f"esbuild failed on lab/{entry[0]}")
+    # Line ends are left in templates only, where htm and CSS pass over the indentation that follows them.
+    write(out / "lab.js", re.sub(r"\n[ \t]+", "\n", (out / "lab.js").read_text(encoding="utf-8")))
     inputs = json.loads((WORK / "meta.json").read_text(encoding="utf-8"))["outputs"]
     names = {name for found in inputs.values() for name, part in found["inputs"].items() if part["bytesInOutput"]}
     return [LAB / name for name in sorted(names) if name.startswith("node_modules/")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -92,4 +93,6 @@ def watch(page: Page) -> list[str]:
 
 def lab_data() -> dict[str, Any]:
     """What `unrolled lab` puts into a page that no run was given for."""
-    return {"page": "lab", "version": "0.1.0", "models": []}
+    tasks = json.loads((ROOT / "src" / "unrolled" / "lab" / "tasks.json").read_text(encoding="utf-8"))
+    shown = {"tasks": {"pairs": tasks["pairs"]}, "compare": tasks["compare"]}
+    return {"page": "lab", "version": "0.1.0", "models": []} | shown

@@ -11,5 +11,9 @@ import { view as order } from "./order.js";
 import { view as qa } from "./qa.js";
 import { view as shapes } from "./shapes.js";
 import { view as V12 } from "./V12.js";
+import { view as types } from "./types.js";
+import { view as stack } from "./stack.js";
+import { view as pairs } from "./pairs.js";
+import { view as growth } from "./growth.js";
 
-export const views = [V0, V1, V2a, V2b, order, V3, V4, V5, shapes, qa, V11, V12];
+export const views = [V0, V1, V2a, V2b, order, V3, V4, V5, shapes, types, stack, pairs, growth, qa, V11, V12];

@@ -42,6 +42,7 @@ BYTES = 900_000  # of states and gates in one inspection
 MOST_LAGS = 100  # of the products of Jacobians
 OUTPUT_STEPS = 4  # outputs of an item that are explained
 BRIEF_STEPS, BRIEF_LAGS = 128, 30  # of a brief look, which also shows one item and explains its last output alone
+BRIEF_WORK = 4e9  # multiplications that its products of Jacobians may take, S³ a lag
 TOP = 3
 Key = tuple[str, int, int]
 
@@ -143,7 +144,7 @@ class _Inspection:
         for trace in traces:
             if spells(self.model, trace.name):
                 continue
-            some = products(trace, rows=[0], max_lag=BRIEF_LAGS if self.brief else MOST_LAGS)
+            some = products(trace, rows=[0], max_lag=self._lags(trace))
             made += some
             verdicts.append(judge(some, trace, chunk=chunk, clipping=clipping, layers=recipe.layers, causal=causal))
             if some[0].capped:
@@ -159,6 +160,12 @@ class _Inspection:
         found["verdict"] = describe.verdict_json(worst(verdicts)) if verdicts else None
         found["clipping"] = None if clipping is None else numbers(clipping._asdict())
         return found
+
+    def _lags(self, trace: Trace) -> int:
+        if not self.brief:
+            return MOST_LAGS
+        size = sum(part.shape[-1] for part in trace.before)
+        return max(4, min(BRIEF_LAGS, int(BRIEF_WORK / size**3)))
 
     def _shown(self) -> range:
         """The items that are shown whole; a forecast answers with numbers, which have no names to show."""

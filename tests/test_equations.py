@@ -170,6 +170,54 @@ def test_jacobian_of_one_step_is_autograds() -> None:
     assert_near(equations.rnn_jacobian(h, U)[0], want, ulps=8)
 
 
+def test_jacobian_of_a_relu_unit() -> None:
+    x, W, U, b, start = draw(6, I), draw(I, H), draw(H, H), draw(H), draw(6, H)
+    h = equations.rnn_step(x, start, W, U, b, nonlinearity="relu")
+    assert (h > 0).any()
+    assert (h == 0).any()
+    made = equations.rnn_jacobian(h, U, nonlinearity="relu")
+    for row in range(6):
+
+        def step(state: Tensor, row: int = row) -> Tensor:
+            return equations.rnn_step(x[row : row + 1], state[None], W, U, b, nonlinearity="relu")[0]
+
+        assert_near(made[row], torch.autograd.functional.jacobian(step, start[row]), ulps=8)
+
+
+@pytest.mark.parametrize("width", [H, 2])
+def test_jacobian_of_an_lstm_step_is_autograds(width: int) -> None:
+    """The whole of it, ∂(h, c)/∂(h, c), for two rows with biases on both sides, also with a projection."""
+    V = None if width == H else draw(H, width)
+    x, h, c = draw(2, I), draw(2, width), draw(2, H)
+    W, U, b, b_h = draw(4, I, H), draw(4, width, H), draw(4, H), draw(4, H)
+    made = equations.lstm_jacobian(c, *equations.lstm_gates(x, h, W, U, b, b_h), U, V)
+    for row in range(2):
+
+        def step(state: Tensor, row: int = row) -> Tensor:
+            after = equations.lstm_step(x[row : row + 1], state[None, :width], state[None, width:], W, U, b, b_h, V)
+            return torch.cat([after.h[0], after.c[0]])
+
+        want = torch.autograd.functional.jacobian(step, torch.cat([h[row], c[row]]))
+        assert_near(made[row], want, ulps=32)
+
+
+@pytest.mark.parametrize("reset_after", [True, False])
+def test_jacobian_of_a_gru_step_is_autograds(reset_after: bool) -> None:
+    x, h = draw(2, I), draw(2, H)
+    W, U, b, b_h = draw(3, I, H), draw(3, H, H), draw(3, H), draw(3, H)
+    gates = equations.gru_gates(x, h, W, U, b, b_h, reset_after=reset_after)
+    made = equations.gru_jacobian(h, *gates, U, b_h, reset_after=reset_after)
+    other = equations.gru_jacobian(h, *gates, U, b_h, reset_after=not reset_after)
+    for row in range(2):
+
+        def step(state: Tensor, row: int = row) -> Tensor:
+            return equations.gru_step(x[row : row + 1], state[None], W, U, b, b_h, reset_after=reset_after)[0]
+
+        want = torch.autograd.functional.jacobian(step, h[row])
+        assert_near(made[row], want, ulps=32)
+        assert error(other[row], want) > 1e-3, "the other order has another derivative"
+
+
 def test_softmax_and_cross_entropy() -> None:
     o, y = 5 * draw(2, 5, 6), torch.arange(10).reshape(2, 5) % 6
     assert_near(equations.softmax(o), torch.softmax(o, -1), ulps=4)

@@ -28,6 +28,7 @@ SHORTER = {
     "unrolled demo": ["--epochs", "1", "--hidden", "8"],
     "unrolled compare": ["--epochs", "1", "--seeds", "1"],
     "unrolled bench memory": ["--steps", "2"],
+    "unrolled lab": ["--no-open"],
 }
 
 

@@ -28,7 +28,6 @@ WORK = LAB / "build"
 STATIC = ROOT / "src" / "unrolled" / "lab" / "static"
 LANGUAGES = ("en", "zh")
 LARGEST_SCRIPT = 350_000
-THIN = ("d3-geo", "d3-scale-chromatic", "d3-time", "d3-time-format")  # hardly used: lab/src/thin/ stands in their place
 
 
 class BuildError(Exception):
@@ -142,15 +141,12 @@ def bundle(out: Path) -> list[Path]:
     WORK.mkdir(exist_ok=True)
     styles = sorted((LAB / "styles").glob("*.css"), key=lambda path: (path.name != "base.css", path.name))
     write(WORK / "lab.css", "".join(f'@import "../styles/{path.name}";\n' for path in styles))
-    esbuild = LAB / "node_modules" / ".bin" / "esbuild"
-    if not esbuild.exists():
+    if not (LAB / "node_modules" / "esbuild").exists():
         raise BuildError("lab/node_modules: esbuild is not installed. Run `npm ci` in lab/ first.")
-    common = ["--bundle", "--minify", "--charset=utf8", "--legal-comments=none", "--log-level=warning"]
-    common += ["--target=chrome109,firefox115,safari16.4", *(f"--alias:{name}=./src/thin/{name}.js" for name in THIN)]
-    script = ["src/main.js", "--format=iife", f"--outfile={out.resolve() / 'lab.js'}", "--metafile=build/meta.json"]
-    sheet = ["build/lab.css", f"--outfile={out.resolve() / 'lab.css'}"]
+    script = ["src/main.js", str(out.resolve() / "lab.js"), str(WORK / "meta.json")]
+    sheet = ["build/lab.css", str(out.resolve() / "lab.css")]
     for entry in (script, sheet):
-        done = subprocess.run([str(esbuild), *entry, *common], cwd=LAB, check=False)
+        done = subprocess.run(["node", "build.mjs", *entry], cwd=LAB, check=False)
         if done.returncode:
             raise BuildError(f"esbuild failed on lab/{entry[0]}")
     # Line ends are left in templates only, where htm and CSS pass over the indentation that follows them.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Page, Request
+
+from unrolled.lab import with_demo
 
 ROOT = Path(__file__).parents[2]
 LAB = ROOT / "lab"
@@ -93,6 +94,4 @@ def watch(page: Page) -> list[str]:
 
 def lab_data() -> dict[str, Any]:
     """What `unrolled lab` puts into a page that no run was given for."""
-    tasks = json.loads((ROOT / "src" / "unrolled" / "lab" / "tasks.json").read_text(encoding="utf-8"))
-    shown = {"tasks": {"pairs": tasks["pairs"]}, "compare": tasks["compare"]}
-    return {"page": "lab", "version": "0.1.0", "models": []} | shown
+    return with_demo({"page": "lab", "version": "0.1.0"})

@@ -59,6 +59,7 @@ for command in (
     using.stream,
     learning.compare,
     learning.inspect,
+    learning.lab,
     shipping.convert,
     shipping.export,
     learning.doctor,

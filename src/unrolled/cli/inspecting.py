@@ -37,7 +37,9 @@ def inspect(
     items: Any = None
     if texts:
         trained = Trained.load(run, "cpu")
-        items = [trained.task.item(_value(trained, text, f"text {i}"), f"text {i}") for i, text in enumerate(texts, 1)]
+        items = [
+            trained.task.item(value_of(trained, text, f"text {i}"), f"text {i}") for i, text in enumerate(texts, 1)
+        ]
     elif data is not None:
         items = _items(Trained.load(run, "cpu"), data, format)
     try:
@@ -61,7 +63,8 @@ def inspect(
         console().print(line, markup=False, soft_wrap=True)
 
 
-def _value(trained: Any, text: str, where: str) -> Any:
+def value_of(trained: Any, text: str, where: str) -> Any:
+    """A text of the command line as the model's task reads it: for features it is a JSON list."""
     from unrolled.cli.inputs import parse
     from unrolled.cli.jobs import takes_features
 

@@ -8,7 +8,7 @@ Letters  x input, h hidden state, c cell state, W input weights, U recurrent wei
 """
 
 from unrolled.equations.gru import GRUGates, gru_gates, gru_step, gru_update
-from unrolled.equations.jacobian import rnn_jacobian
+from unrolled.equations.jacobian import gru_jacobian, lstm_jacobian, rnn_jacobian
 from unrolled.equations.lstm import LSTMGates, LSTMState, lstm_gates, lstm_step, lstm_update
 from unrolled.equations.output import cross_entropy, masked_cross_entropy, output_logits, softmax
 from unrolled.equations.rnn import rnn_step
@@ -19,9 +19,11 @@ __all__ = [
     "LSTMState",
     "cross_entropy",
     "gru_gates",
+    "gru_jacobian",
     "gru_step",
     "gru_update",
     "lstm_gates",
+    "lstm_jacobian",
     "lstm_step",
     "lstm_update",
     "masked_cross_entropy",

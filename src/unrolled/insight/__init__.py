@@ -32,11 +32,14 @@ it. Numbers are floats of six digits, or one of the words "nan", "inf", "-inf". 
                       gates: {gate: {count: steps, left: [steps below, a number a unit], right: [steps above],
                                      histogram: {from, to, counts: [20 bins]}}},     gate "h" for an RNN
                       half_life: {gate: "f" or "z", units: [steps]}}]                absent for an RNN
+                  fine: a gate also has edges: [the bins' 21 edges], below: [[steps below each edge] a unit] and, unless
+                  it is what remains, above: [[steps above each edge] a unit]
     jacobians     {item, layers: [PLACE + {path: "state" | "cell", lags: [k], largest: [log10 σ_max of the product],
                       median: [log10; "nan" where rounding hides it], frobenius: [log10], bound: [log10],
                       per_step: [geometric mean of a step's factor], capped}]}
     flow          {item, layers: [PLACE + {targets: [t], cuts: [the gradient is cut before these steps], skipped,
                       log10: HEAT (targets, steps) of log10 ‖dL_t/dh_k‖, by_lag: [mean log10 at lag 0, 1, …]}]}
+                  fine: also exact, the same as float32 (up to 16,384 cells)
                   A cell is empty at padding and where k cannot reach t, -inf where the gradient is exactly 0 (cut).
                   Of an encoder the steps are the source's; by_lag is then "nan".
     verdicts      [{title, word: "healthy" | "too short" | "vanishing" | "exploding" | "not finite",
@@ -53,6 +56,7 @@ it. Numbers are floats of six digits, or one of the words "nan", "inf", "-inf". 
                       answers: {kind: "class" | "tag" | "token", top: [[[name, probability], …3], … a step],
                                 right: [name or null] or null},
                       states: [PLACE + {units: [numbers], h: HEAT (units, steps), c: HEAT, gates: {gate: HEAT}}],
+                      fine: h and c have two bytes a number
                       attributions: [{step (null: the whole), answer, methods: [{method, scores: [a step], value,
                                 baseline, and of integrated_gradients sum, gap, nodes}]}],
                       attention: [{name, kind: "pooling" | "source", weights: HEAT (queries, positions)}]}

@@ -21,7 +21,7 @@ from unrolled.insight.flow import Flow
 from unrolled.insight.gates import CANDIDATES, at_the_ends, half_life, values
 from unrolled.insight.jacobians import Products
 from unrolled.insight.non_finite import Found
-from unrolled.insight.packing import heat, number, numbers
+from unrolled.insight.packing import exact, heat, number, numbers
 from unrolled.insight.stepping import Trace
 from unrolled.insight.verdict import Verdict
 
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 BINS = 20
+MOST_EXACT = 16_384  # cells of a triangle that are also given as float32
 
 
 def place(one: Trace | Flow | Products) -> dict[str, Any]:
@@ -55,22 +56,33 @@ def top_units(traces: Sequence[Trace], most: int) -> list[int]:
     return sorted(seen.var(0).nan_to_num(0).topk(most).indices.tolist())
 
 
-def states_json(trace: Trace, units: Sequence[int], row: int = 0) -> dict[str, Any]:
-    """h, c and the gates of some units at every step of one row. With a projection, h has units of its own."""
+def states_json(trace: Trace, units: Sequence[int], row: int = 0, *, fine: bool = False) -> dict[str, Any]:
+    """h, c and the gates of some units at every step of one row. With a projection, h has units of its own.
+
+    Args:
+        fine: two bytes a number for h and c.
+    """
     steps = trace.valid[:, row]
 
-    def table(part: Tensor) -> dict[str, Any]:
+    def table(part: Tensor, bits: int = 8) -> dict[str, Any]:
         own = [unit for unit in units if unit < part.shape[-1]]
-        return heat(part[steps, row][:, own].T)
+        return heat(part[steps, row][:, own].T, bits=bits)
 
-    found = place(trace) | {"units": list(units), "h": table(trace.h)}
+    bits = 16 if fine else 8
+    found = place(trace) | {"units": list(units), "h": table(trace.h, bits)}
     if trace.c is not None:
-        found["c"] = table(trace.c)
+        found["c"] = table(trace.c, bits)
     return found | {"gates": {name: table(gate) for name, gate in trace.gates.items()}}
 
 
-def statistics_json(traces: Sequence[Trace], *, low: float = 0.1, high: float = 0.9) -> dict[str, Any]:
-    """Counts over all steps of all traces of one layer and direction: whole numbers, so that shares are exact."""
+def statistics_json(
+    traces: Sequence[Trace], *, low: float = 0.1, high: float = 0.9, fine: bool = False
+) -> dict[str, Any]:
+    """Counts over all steps of all traces of one layer and direction: whole numbers, so that shares are exact.
+
+    Args:
+        fine: also the counts at every edge between two bins, unit by unit, so that a page can move the thresholds.
+    """
     first = traces[0]
     found: dict[str, Any] = {}
     for gate in first.gates or ("h",):
@@ -86,6 +98,8 @@ def statistics_json(traces: Sequence[Trace], *, low: float = 0.1, high: float = 
             "right": right.sum(0).tolist(),
             "histogram": {"from": ends[0], "to": number(ends[1]), "counts": counts.tolist()},
         }
+        if fine:
+            found[gate] |= _counts_at_edges(seen, *ends)
     result = place(first) | {"thresholds": [low, high], "gates": found}
     if first.kind in KEEPS:
         kept = torch.cat([values(trace, KEEPS[first.kind]) for trace in traces])
@@ -94,11 +108,20 @@ def statistics_json(traces: Sequence[Trace], *, low: float = 0.1, high: float = 
     return result
 
 
+def _counts_at_edges(seen: Tensor, start: float, end: float) -> dict[str, Any]:
+    """How many steps of each unit lie below each edge of the histogram; how many above, unless that is the rest."""
+    edges = [(start * (BINS - k) + end * k) / BINS for k in range(BINS + 1)]
+    below = torch.stack([(seen < edge).sum(0) for edge in edges], -1)
+    above = torch.stack([(seen > edge).sum(0) for edge in edges], -1)
+    found = {"edges": edges, "below": below.tolist()}
+    return found if bool((below + above == len(seen)).all()) else found | {"above": above.tolist()}
+
+
 def products_json(one: Products) -> dict[str, Any]:
     """The medians over the rows, as logarithms to base 10."""
     found: dict[str, Any] = place(one) | {"path": one.path, "lags": list(one.lags), "capped": one.capped}
     for name in ("largest", "median", "frobenius", "bound"):
-        found[name] = numbers(_median(getattr(one, name)))
+        found[name] = numbers(_median(getattr(one, name)), digits=9)  # six would leave 1e-4 of 10 ** 20
     return found | {"per_step": numbers(_median(one.per_step))}
 
 
@@ -106,10 +129,12 @@ def _median(column: Tensor) -> Tensor:
     return column.nanmedian(1).values if column.numel() else column.sum(1)
 
 
-def flow_json(one: Flow) -> dict[str, Any]:
-    """The triangle of log10 of the norms, and its mean by lag."""
+def flow_json(one: Flow, *, fine: bool = False) -> dict[str, Any]:
+    """The triangle of log10 of the norms, and its mean by lag; `fine`: as float32 too, where it is not too large."""
     found = place(one) | {"targets": one.targets.tolist(), "cuts": list(one.cuts), "skipped": one.skipped}
-    return found | {"log10": heat(one.triangle().log10()), "by_lag": numbers(one.by_lag())}
+    triangle = one.triangle().log10()
+    found |= {"log10": heat(triangle), "by_lag": numbers(one.by_lag())}
+    return found | ({"exact": exact(triangle)} if fine and triangle.numel() <= MOST_EXACT else {})
 
 
 def verdict_json(one: Verdict) -> dict[str, Any]:

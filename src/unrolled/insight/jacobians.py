@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unrolled.equations import gru_jacobian, lstm_jacobian, rnn_jacobian
 from unrolled.errors import expected
 from unrolled.insight.bounds import log_bound
 from unrolled.insight.gates import gates
@@ -114,21 +115,17 @@ def spread(longest: int) -> tuple[int, ...]:
     return tuple(sorted({*range(1, EVERY_LAG_TO + 1), *far, longest}))
 
 
+@torch.no_grad()
 def step_jacobians(trace: Trace, row: int, steps: Tensor) -> Tensor:
-    """(N, S, S): J[i, j] = ∂ state_t[i] / ∂ state_(t-1)[j] at some steps of a row, with the input held fixed.
-
-    By autograd through the equation itself, one backward pass for each number of the state, all steps at once.
-    """
-    with torch.enable_grad():
-        before = [part[steps, row].detach().requires_grad_() for part in trace.before]
-        after = torch.cat(trace.weights.step(trace.x[steps, row], *before).state, dim=-1)
-        made = after.new_empty(len(steps), after.shape[1], after.shape[1])
-        for i in range(after.shape[1]):
-            parts = torch.autograd.grad(after[:, i].sum(), before, retain_graph=True, allow_unused=True)
-            made[:, i] = torch.cat(
-                [torch.zeros_like(b) if p is None else p for p, b in zip(parts, before, strict=True)], -1
-            )
-    return made
+    """(N, S, S): J[i, j] = ∂ state_t[i] / ∂ state_(t-1)[j] at some steps of a row, with the input held fixed."""
+    weights, before = trace.weights, [part[steps, row] for part in trace.before]
+    gates = {name: gate[steps, row] for name, gate in trace.gates.items()}
+    if trace.kind == "lstm":
+        return lstm_jacobian(before[1], **gates, U=weights.U, V=weights.V)
+    if trace.kind.startswith("gru"):
+        return gru_jacobian(before[0], **gates, U=weights.U, b_h=weights.b_h, reset_after=trace.kind == "gru_after")
+    nonlinearity: Any = trace.kind.removeprefix("rnn_")
+    return rnn_jacobian(trace.h[steps, row], weights.U[0], nonlinearity=nonlinearity)
 
 
 def _uncut(trace: Trace, row: int) -> Tensor:

@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import { data } from "./content.js";
 
 export const LANGUAGES = ["zh", "en"];
+export const LANGUAGE_NAMES = { zh: "中文", en: "English" };
 export const HIDABLE = ["controls", "prose", "navigation"];
 const WRITE_AFTER = 200; // ms; browsers refuse more than some 100 changes of the address in 30 s
 

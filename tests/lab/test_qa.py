@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 import torch
+import yaml
 from lab_pages import LAB, Shown
 
 SOURCE = (LAB / "src" / "views" / "qa.js").read_text(encoding="utf-8")
@@ -46,3 +47,9 @@ def test_the_counts_that_the_text_names() -> None:
     assert [f"{n:,}".replace(",", " ") for n in counts] == ["524 288", "526 336"]
     assert "524 288, 525 312 or 526 336" in TEXTS["qa.count.answer"]
     assert counts[0] + 4 * 256 == 525312
+
+
+def test_the_terms_are_those_of_the_glossary(lab: Callable[..., Shown]) -> None:
+    glossary = yaml.safe_load((LAB / "glossary.yaml").read_text(encoding="utf-8"))
+    rows = lab("view=qa").page.locator("main table tbody tr")
+    assert rows.all_inner_texts() == [f"{term['en']}\t{term['zh']}" for term in glossary]

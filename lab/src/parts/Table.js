@@ -5,7 +5,7 @@ import { html } from "../html.js";
  *
  * @param {string} caption
  * @param {string[]} columns headings
- * @param {Array<Array<string|number|{text: string, value?: number, name?: string}>>} rows the first cell heads its row
+ * @param {Array<Array<string|number|{text: string, value?: number, name?: string, lang?: string}>>} rows the first cell heads its row
  */
 export function Table({ caption, columns, rows, kind }) {
   return html`<div class="table-box" tabindex="0" role="region" aria-label=${caption}>
@@ -23,7 +23,7 @@ export function Table({ caption, columns, rows, kind }) {
 
 function drawCell(cell, index) {
   const whole = typeof cell === "object" ? cell : { text: String(cell), value: typeof cell === "number" ? cell : undefined };
-  const marks = { "data-value": whole.value, "data-name": whole.name };
+  const marks = { "data-value": whole.value, "data-name": whole.name, lang: whole.lang };
   if (index === 0) return html`<th key=${index} scope="row" ...${marks}>${whole.text}</th>`;
   return html`<td key=${index} class=${whole.value === undefined ? "" : "number"} ...${marks}>${whole.text}</td>`;
 }

@@ -2,7 +2,7 @@
 import { useRef, useState } from "preact/hooks";
 import { html } from "../html.js";
 import { data, openFile } from "../content.js";
-import { announce, LANGUAGES, page, setLanguage, useView } from "../state.js";
+import { announce, LANGUAGE_NAMES, LANGUAGES, page, setLanguage, useView } from "../state.js";
 import { rich, t } from "../i18n.js";
 import { chainBack, unrollScalar } from "../math.js";
 import { viewsOf } from "../pages.js";
@@ -20,7 +20,6 @@ const STOPS = 6;
 const DEFAULTS = { stop: 1 };
 const LIMITS = { stop: [1, STOPS, 1] };
 const EXAMPLE = { W: 0.6, U: 0.8, b: 0, h0: 0, x: [1, 0.5, -1, 2, 0] };
-const LANGUAGE_NAMES = { zh: "中文", en: "English" };
 const LARGEST = 64 * 2 ** 20;
 
 const cells = unrollScalar(EXAMPLE);

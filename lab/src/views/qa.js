@@ -1,8 +1,10 @@
 // Questions that people ask about recurrent networks, with answers that say the exact version.
 import { html } from "../html.js";
+import { content } from "../content.js";
 import { rich, t } from "../i18n.js";
-import { useView } from "../state.js";
+import { LANGUAGE_NAMES, useView } from "../state.js";
 import { Prose } from "../parts/Note.js";
+import { Table } from "../parts/Table.js";
 
 // Which are there, by subject. qa.<id>.question and qa.<id>.answer are the texts.
 export const QUESTIONS = {
@@ -32,7 +34,10 @@ function View() {
           )}
         </section>`,
       )}
-    </div>`;
+    </div>
+    <h2>${t("qa.terms")}</h2>
+    <${Table} caption=${t("qa.terms_table")} columns=${[LANGUAGE_NAMES.en, LANGUAGE_NAMES.zh]}
+      rows=${content.glossary.map(({ en, zh }) => [{ text: en, lang: "en" }, { text: zh, lang: "zh-Hans" }])} />`;
 }
 
 export const view = { id: "qa", group: "tasks", needs: () => true, View };

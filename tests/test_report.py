@@ -18,7 +18,8 @@ from small_data import reviews
 from small_runs import SMALL, TASKS, small_runs
 from test_cli_commands import run  # noqa: F401  (a fixture)
 from unrolled.insight.packing import unpack
-from unrolled.training import Recipe, load, train
+from unrolled.training import Recipe, Result, load, train
+from unrolled.training.inspection import inspect
 from unrolled.training.inspection.metrics import events
 from unrolled.training.loop import Silent
 from unrolled.training.report import _TITLES
@@ -393,6 +394,20 @@ def test_a_notebook_shows_the_same_page(runs: Path) -> None:
     assert found
     assert html.unescape(found.group(1)) == text
     assert 'sandbox="allow-scripts' in shown
+
+
+def test_an_inspection_in_a_notebook(runs: Path) -> None:
+    found = inspect(runs / "lm", ["abcd"], brief=True)
+    assert json.loads(json.dumps(found)) == found
+    page_inside = re.search(r'srcdoc="([^"]*)"', found._repr_html_())  # type: ignore[attr-defined]
+    assert page_inside
+    data = re.search(r'id="data">(.*?)</script>', html.unescape(page_inside.group(1)), re.DOTALL)
+    assert data
+    (model,) = json.loads(data.group(1))["models"]
+    assert model["items"][0]["text"] == "abcd"
+    result = Result(runs / "lm", *[None] * 6)  # type: ignore[arg-type]
+    assert (runs / "lm" / "report.html").read_text(encoding="utf-8") in html.unescape(result._repr_html_() or "")
+    assert Result(runs, *[None] * 6)._repr_html_() is None  # type: ignore[arg-type]
 
 
 def test_pictures(runs: Path, tmp_path: Path) -> None:

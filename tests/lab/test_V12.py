@@ -16,7 +16,7 @@ from small_data import documents
 from small_runs import TASKS
 from unrolled.insight.packing import unpack
 from unrolled.training import Recipe, train
-from unrolled.training.reporting import rewrite
+from unrolled.training.reporting import notebook, rewrite
 
 
 def report_of(path: Path) -> dict[str, Any]:
@@ -199,3 +199,16 @@ def test_a_large_run_is_one_small_page_that_opens_at_once(page_of: Callable[...,
     assert len(made["curves"]["gradient_norm"]["x"]) <= 2000
     assert [31_007, 777.0] in [list(p) for p in zip(*(made["curves"]["gradient_norm"][k] for k in "xy"), strict=True)]
     assert len(made["looks"]["steps"]) == 60
+
+
+def test_a_notebook_shows_the_report_in_a_frame(reports: Path, page_of: Callable[..., Shown], tmp_path: Path) -> None:
+    path = tmp_path / "notebook.html"
+    frame = notebook((reports / "tag" / "report.html").read_text("utf-8"))
+    path.write_text(f'<!doctype html><html lang="en"><title>n</title><main>{frame}</main></html>', "utf-8")
+    shown = page_of(path, "")
+    inside = shown.page.frame_locator("iframe")
+    inside.locator('[data-chart="loss"] svg').wait_for()
+    assert inside.locator("main h1").inner_text() in ("Training report", "训练报告")
+    inside.locator(".language").click()
+    inside.locator('[data-figure="loss"] [data-do="table"]').click()
+    assert inside.locator('[data-figure="loss"] table').count() == 1

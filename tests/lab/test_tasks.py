@@ -305,3 +305,17 @@ def lab_text(page_of: Callable[..., Shown], folder: Any, record: dict[str, Any])
         render({"page": "lab", "version": "0", "models": [], "compare": record}, title="lab"), encoding="utf-8"
     )
     return page_of(path, "view=growth&lang=en").page.locator('[data-name="crossing-lstm"]').inner_text()
+
+
+def test_pairs_of_a_persons_own_run(reports: Any) -> None:
+    from unrolled.training.inspection.forcing import own_pairs
+
+    trained = load(reports / "seq2seq", "cpu")
+    made = own_pairs("mine", trained)
+    assert made is not None
+    assert made["name"] == "mine"
+    for item in made["items"]:
+        assert item["target"] == [*reversed(item["source"]), "<end>"]
+        assert item["forced"]["reads"][1:] == item["target"][:-1]
+        assert item["free"]["reads"][1:] == item["free"]["writes"][:-1]
+        assert all(0 <= p <= 1 for p in item["forced"]["right"])

@@ -19,7 +19,7 @@ export function Weights({ report }) {
   return html`
     <div class="packed-row">${packedOf(report).map((one) => html`<${Blocks} key=${one.name} of=${one} />`)}</div>
     <details data-print open=${rows.length <= 40}><summary>${t("report.weights_table", { count: report.parameters.length })}</summary>
-      <${Table} caption=${t("report.weights_caption")} columns=${columns} rows=${rows} />
+      <${Table} kind="wide" caption=${t("report.weights_caption")} columns=${columns} rows=${rows} />
     </details>
     ${report.weights && html`<h3>${t("report.radius")}</h3><${Radius} weights=${report.weights} />`}`;
 }
@@ -49,5 +49,5 @@ function Radius({ weights }) {
     { text: significant(number(one.largest[gate]), 4), value: number(one.largest[gate]), name: `sigma-${one.name}-${one.layer}-${one.direction}-${gate}` },
     { text: significant(number(one.radius[gate]), 4), value: number(one.radius[gate]), name: `radius-${one.name}-${one.layer}-${one.direction}-${gate}` },
   ]));
-  return html`<${Table} caption=${t("report.radius_caption")} columns=${[t("report.layer"), t("report.gate"), t("report.sigma"), t("report.spectral")]} rows=${rows} />`;
+  return html`<${Table} kind="wide" caption=${t("report.radius_caption")} columns=${[t("report.layer"), t("report.gate"), t("report.sigma"), t("report.spectral")]} rows=${rows} />`;
 }

@@ -16,14 +16,16 @@ import torch
 
 from unrolled.data import Item
 from unrolled.decoding import END
-from unrolled.errors import RunError, expected
+from unrolled.errors import DataError, RecipeError, RunError, expected
 from unrolled.insight.packing import heat, number
+from unrolled.training.sources import open_parts
 from unrolled.training.tasks.seq2seq import Search
 from unrolled.training.trained import Trained
 
-__all__ = ["forcing"]
+__all__ = ["forcing", "own_pairs"]
 
 TOP = 3
+SHOWN, LONGEST = 6, 24  # pairs of a person's own run, and tokens of a target that still fit a page
 
 
 def forcing(trained: Trained, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -45,6 +47,23 @@ def forcing(trained: Trained, pairs: Iterable[tuple[str, str]]) -> list[dict[str
         found = f"one that was trained to {task.name}"
         raise RunError(expected("run", "an encoder–decoder (task seq2seq)", found))
     return [_pair(trained, source, target) for source, target in pairs]
+
+
+def own_pairs(name: str, trained: Trained) -> dict[str, Any] | None:
+    """{name, items}: some pairs of texts of the run's test part; None where there are none, or the data are gone."""
+    try:
+        parts = open_parts(trained.recipe)
+    except (DataError, RecipeError, OSError):
+        return None
+    part = parts.test if len(parts.test) else parts.valid
+    task: Any = trained.task
+    chosen: list[tuple[str, str]] = []
+    for item in part:
+        if item.text and isinstance(item.target, str) and len(chosen) < SHOWN:
+            target = task.target.tokens(Item(item.where, text=item.target))
+            if 0 < len(target) <= LONGEST and all(token in task.vocabulary for token in target):
+                chosen.append((item.text, item.target))
+    return {"name": name, "items": forcing(trained, chosen)} if chosen else None
 
 
 @torch.no_grad()

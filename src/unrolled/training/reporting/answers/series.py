@@ -30,8 +30,10 @@ def answers(trained: Any, dataset: Dataset) -> dict[str, Any]:
     rows = task.encode(dataset).rows
     horizon = task.plan.horizon
     pairs = [(row, at) for row in rows[:MOST_SERIES] for at in origins_of(row.series, horizon, recipe.stride)]
-    if len(rows) > MOST_SERIES or len(pairs) > MOST_ORIGINS:
-        notes.append(f"errors and samples: of the first {min(len(pairs), MOST_ORIGINS):,} forecasts")
+    if len(rows) > MOST_SERIES:
+        notes.append(f"errors and samples: of the first {MOST_SERIES} of {len(rows):,} series")
+    if len(pairs) > MOST_ORIGINS:
+        notes.append(f"errors and samples: of {MOST_ORIGINS:,} of {len(pairs):,} forecasts, evenly spread")
     pairs = _spread(pairs)
     levels = (0.5,) if task.plan.layout.output == "point" else recipe.quantiles
     ask = task.ask(None, levels, None, recipe.seed)
@@ -44,7 +46,10 @@ def answers(trained: Any, dataset: Dataset) -> dict[str, Any]:
     middle = list(levels).index(0.5)
     errors = {"kind": "steps", "levels": list(levels), "scored": len(pairs)}
     errors |= {"steps": _by_step(pairs, found, middle, horizon), "series": _by_series(pairs, found, middle)}
-    last = {id(row): i for i, (row, _) in enumerate(pairs)}  # the last origin of each series
+    last: dict[int, int] = {}  # of each series: the last origin whose whole horizon has come, or the first of all
+    for i, (row, at) in enumerate(pairs):
+        if id(row) not in last or at + horizon <= len(row.series):
+            last[id(row)] = i
     samples = [_sample(*pairs[i], found[i], middle, levels) for i in list(last.values())[:SAMPLES]]
     return {"errors": errors, "samples": samples, "notes": notes}
 

@@ -21,9 +21,7 @@ QUICK = ["--hidden", "6", "--embedding", "5", "--epochs", "2", "--min-count", "1
 
 
 @pytest.fixture
-def data(tmp_path, monkeypatch):
-    monkeypatch.setattr(logs, "_on", False)
-    monkeypatch.setattr("warnings.showwarning", print)
+def data(tmp_path):
     return str(reviews(tmp_path / "reviews.csv"))
 
 
@@ -46,6 +44,7 @@ def test_every_line_of_the_log_is_json(data, tmp_path, capsys):
     assert end["run"] == str(out)
     assert end["test"]["metrics"]["items"] == end["test"]["items"] > 0
     assert "accuracy" in said  # the table is where it always is
+    assert not logs.is_on()  # the next command of this process speaks plainly again
     kept = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     epochs = [line["loss"] for line in kept if line["event"] == "epoch"]
     assert [line["loss"] for line in lines if line["event"] == "epoch"] == epochs

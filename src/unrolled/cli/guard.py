@@ -44,5 +44,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
                 raise
             complain(error)
             raise typer.Exit(2 if isinstance(error, RecipeError) else 1) from None
+        finally:
+            logs.end()
 
     return wrapper

@@ -82,6 +82,13 @@ def watch() -> Progress:
     return logs.JsonWatch() if logs.is_on() else Watch()
 
 
+def is_first() -> bool:
+    """Whether this process shows the result: the first of several."""
+    from unrolled.training.ranks import is_first as first
+
+    return first()
+
+
 def resume(
     run: Path,
     task: str | None,
@@ -102,6 +109,8 @@ def resume(
 def _show_result(result: Result) -> None:
     from unrolled.training import load
 
+    if not is_first():
+        return
     if logs.is_on():
         plain = {"best_epoch": result.best_epoch, "epochs": result.epochs, "seconds": round(result.seconds, 3)}
         logs.line("end", run=str(result.run), **plain, test=rounded(result.report.to_dict()))

@@ -17,11 +17,12 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["JsonWatch", "begin", "is_on", "line"]
+__all__ = ["JsonWatch", "begin", "end", "is_on", "line"]
 
 APART = 10.0
 
 _on = False
+_warned: Any = None  # how Python showed its warnings before
 
 
 def is_on() -> bool:
@@ -30,14 +31,23 @@ def is_on() -> bool:
 
 
 def begin() -> None:
-    """Write JSON from here on; Python's warnings become notes."""
+    """Write JSON until the command ends; Python's warnings become notes."""
     import warnings
 
-    global _on
-    _on = True
+    global _on, _warned
+    _on, _warned = True, warnings.showwarning
     warnings.showwarning = lambda message, category, *_more, **_named: line(
         "note", text=f"{category.__name__}: {message}"
     )
+
+
+def end() -> None:
+    """The command has ended."""
+    global _on
+    if _on:
+        import warnings
+
+        _on, warnings.showwarning = False, _warned
 
 
 def line(event: str, **values: Any) -> None:

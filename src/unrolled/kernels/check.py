@@ -150,7 +150,7 @@ def _results(
     loss = sum(
         (value * torch.linspace(-1, 1, value.numel(), dtype=dtype).view_as(value)).sum() for value in found.values()
     )
-    gradients = torch.autograd.grad(loss, list(given.values()))  # type: ignore[arg-type]
+    gradients = torch.autograd.grad(loss, list(given.values()))
     found |= {f"gradient of {name}": gradient for name, gradient in zip(given, gradients, strict=True)}
     return {name: value.detach() for name, value in found.items()}
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import signal
 import time
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -27,6 +30,8 @@ from unrolled.training import checkpoints
 from unrolled.training.folder import RunFolder
 from unrolled.training.gradients import check_finite_loss, clip_gradients
 from unrolled.training.optimisation import Average, learning_rate, optimizer_for, optimizer_state, restore_optimizer
+from unrolled.training.progress import Progress, Silent
+from unrolled.training.ranks import Ranks
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.signals import Leave, Signals
@@ -35,35 +40,6 @@ from unrolled.training.tracking import Tracking
 from unrolled.training.trained import Trained
 
 __all__ = ["Counters", "Loop", "Progress", "Silent"]
-
-
-class Progress(Protocol):
-    """Who watches a run. The command line draws a bar; the default does nothing."""
-
-    def start(self, *, epochs: int, done: int, steps: int, parameters: int) -> None:
-        """Training begins: `epochs` in all, of which `done` are behind; `steps` an epoch."""
-
-    def step(self, *, epoch: int, step: int, loss: float) -> None:
-        """A step is done. `loss` is the mean of the epoch so far, in nats a position."""
-
-    def epoch(self, *, epoch: int, loss: float, score: str, value: float, best: bool) -> None:
-        """An epoch is done and validated: `score` names the validation score, `value` is it."""
-
-    def note(self, text: str) -> None:
-        """A line that the person should see."""
-
-    def stop(self) -> None:
-        """Training is over, in whatever way; called once for each `start`."""
-
-
-class Silent:
-    """Watches, and says nothing."""
-
-    def start(self, *, epochs: int, done: int, steps: int, parameters: int) -> None: ...
-    def step(self, *, epoch: int, step: int, loss: float) -> None: ...
-    def epoch(self, *, epoch: int, loss: float, score: str, value: float, best: bool) -> None: ...
-    def note(self, text: str) -> None: ...
-    def stop(self) -> None: ...
 
 
 @dataclass
@@ -92,10 +68,12 @@ class Loop:
     folder: RunFolder
     progress: Progress = field(default_factory=Silent)
     tracking: Tracking = field(default_factory=lambda: Tracking(None, lambda _: None))
+    ranks: Ranks = field(default_factory=Ranks)
     counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self) -> None:
         self.recipe: Recipe = self.task.recipe
+        self.task.ranks = self.ranks
         self.optimizer = optimizer_for(self.recipe, self.model)
         self.average = Average(self.model, self.recipe.average)
         self.watcher = Watcher(self.model, self.recipe.inspect_every)
@@ -107,6 +85,7 @@ class Loop:
         self._place: Place | None = None  # in the epoch to train, where it is not its beginning
         self._random: dict[str, Tensor] = {}  # torch's generators there
         self.machine = {"torch": torch.__version__, "threads": torch.get_num_threads(), "device": self.device.type}
+        self.machine["processes"] = self.ranks.count
         self.fingerprint = fingerprint(self.task, self.train, self.valid)
 
     def run(self) -> None:
@@ -140,7 +119,7 @@ class Loop:
                 self._checkpoint()
             while self.counters.epoch < self.recipe.epochs and not self._out_of_patience():
                 self._run_epoch()
-                self.signals.check()
+                self._check_signals()
         except Leave as leave:
             if self._saved_step != self.counters.step:
                 self._checkpoint(self._place)
@@ -152,7 +131,9 @@ class Loop:
         epoch = self.counters.epoch + 1
         loss = self.train_epoch(epoch)
         self.model.eval()
-        with self.average.applied(), self.signals.at_once():
+        # Several processes score together: one that leaves in the middle would leave the others waiting.
+        at_once = self.signals.at_once() if self.ranks.count == 1 else nullcontext()
+        with self.average.applied(), at_once:
             valid = self.task.measure(self.model, self.valid)
         if not math.isfinite(valid["nats"]):
             raise RunError(f"the loss on the validation part is {valid['nats']} after epoch {epoch}. {self._kept()}")
@@ -165,8 +146,7 @@ class Loop:
         best = not self.counters.best_rank or rank > self.counters.best_rank
         if best:
             self.counters.best_epoch, self.counters.best_rank, self.counters.best_valid = epoch, rank, valid
-            with self.average.applied(), self.folder.writing(self.folder.model_file):
-                Trained(self.recipe, self.task, self.model).save(self.folder.model_file, epoch=epoch, valid=valid)
+            self._save_best(epoch, valid)
         seconds = round(time.perf_counter() - started, 3)
         self.log(
             event="epoch", epoch=epoch, step=self.counters.step, loss=loss, valid=valid, best=best, seconds=seconds
@@ -176,7 +156,7 @@ class Loop:
 
     def train_epoch(self, epoch: int) -> float:
         """One time through the training data (epochs count from 1). Returns the mean loss a position."""
-        torch.manual_seed((self.recipe.seed * 1_000_003 + epoch) % 2**63)
+        torch.manual_seed((self.recipe.seed * 1_000_003 + epoch + 7_368_787 * self.ranks.index) % 2**63)
         rng = np.random.default_rng([self.recipe.seed, epoch])
         self.model.train()
         self.task.epoch = epoch
@@ -187,47 +167,80 @@ class Loop:
         self.watcher.arm(counters.step + 1)
         for piece in pieces:
             rate = learning_rate(self.recipe, epoch - 1 + counters.pieces / self.step_count)
-            norm = self._descend(piece, rate)
-            counters.nats += float(piece.mean) * piece.positions
-            counters.positions += piece.positions
+            nats, positions, weight = self._together(piece)
+            if not positions:  # no process has anything to learn from in this batch
+                continue
+            norm = self._descend(piece, rate, weight)
+            counters.nats += nats
+            counters.positions += positions
             counters.pieces += 1
             counters.step += 1
-            place.drawn = rng.bit_generator.state
+            place.drawn = dict(rng.bit_generator.state)
             self.progress.step(epoch=epoch, step=counters.pieces, loss=counters.nats / max(counters.positions, 1))
-            self._log_step(epoch, piece, norm, rate)
+            self._log_step(epoch, float(piece.mean) if self.ranks.count == 1 else nats / positions, norm, rate)
             if self._is_due():
                 self._checkpoint(place)
-            self.signals.check()
+            self._check_signals()
             self.watcher.arm(counters.step + 1)
         self.watcher.disarm()
         return counters.nats / max(counters.positions, 1)
 
     def log(self, **values: Any) -> None:
         """A line of metrics.jsonl, and for the trackers."""
-        self.folder.log(**values)
-        self.tracking.log(values)
+        if self.ranks.first:
+            self.folder.log(**values)
+            self.tracking.log(values)
 
-    def _log_step(self, epoch: int, piece: StepLoss, norm: float, rate: float) -> None:
+    def _save_best(self, epoch: int, valid: Numbers) -> None:
+        if self.ranks.first:
+            with self.average.applied(), self.folder.writing(self.folder.model_file):
+                Trained(self.recipe, self.task, self.model).save(self.folder.model_file, epoch=epoch, valid=valid)
+
+    def _together(self, piece: StepLoss) -> tuple[float, float, float]:
+        """Of all processes: the sum of their losses, over how many positions, and what the loss is divided by."""
+        own = piece.positions if piece.weight is None else piece.weight
+        nats = float(piece.mean) * piece.positions if piece.positions else 0.0
+        if self.ranks.count > 1 and not bool(torch.isfinite(piece.loss)):
+            self._explain_loss(piece, self.counters.step + 1)
+        nats, positions, weight = self.ranks.total([nats, piece.positions, own])
+        return nats, positions, weight
+
+    def _check_signals(self) -> None:
+        """Leave, if a signal has come; several processes leave together, whichever of them it came to."""
+        if self.ranks.count == 1:
+            self.signals.check()
+        elif any(self.ranks.total([self.signals.asked is not None])):
+            raise Leave(self.signals.asked or signal.SIGTERM)
+
+    def _log_step(self, epoch: int, loss: float, norm: float, rate: float) -> None:
         """What metrics.jsonl keeps of a step, where a line is due, and what the watcher saw."""
         step, clip = self.counters.step, self.recipe.clip
         if step % self.recipe.log_every == 0:
-            numbers = {"loss": float(piece.mean), "gradient_norm": norm, "learning_rate": rate}
+            numbers = {"loss": loss, "gradient_norm": norm, "learning_rate": rate}
             clipped = clip is not None and norm > clip
             self.log(event="step", epoch=epoch, step=step, **numbers, clipped=clipped)
         if looked := self.watcher.take(self.model):
             self.log(event="insight", epoch=epoch, step=step, **looked)
 
-    def _descend(self, piece: StepLoss, rate: float) -> float:
-        """One optimizer step. Returns the norm of the gradient before clipping."""
+    def _descend(self, piece: StepLoss, rate: float, weight: float) -> float:
+        """One optimizer step. Returns the norm of the gradient before clipping.
+
+        Args:
+            weight: by what the sum of all processes' losses is divided.
+        """
         step = self.counters.step + 1
         if not bool(torch.isfinite(piece.loss)):
             self._explain_loss(piece, step)
         self.optimizer.zero_grad(set_to_none=True)
-        piece.loss.backward()
+        if piece.positions:
+            piece.loss.backward()
+        if self.ranks.count > 1:
+            own = piece.positions if piece.weight is None else piece.weight
+            self.ranks.add_gradients(self.model, own / weight)
         try:
             norm = clip_gradients(self.model, self.recipe.clip, step=step)
         except RunError as error:
-            row = _row_of_bad_gradient(self.model, piece)
+            row = _row_of_bad_gradient(self.model, piece) if piece.positions else "one of another process"
             raise RunError(f"{error} Row: {row}. {self._kept()}") from None
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -272,19 +285,23 @@ class Loop:
         tensors: dict[str, Tensor] = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"average.{name}": value for name, value in self.average.values.items()}
         tensors |= {f"optimizer.{name}": value for name, value in optimizer_state(self.optimizer).items()}
-        tensors |= {f"carried.{number}": value for number, value in enumerate(carried)}
-        tensors |= {f"random.{name}": value for name, value in checkpoints.keep_random(self.device).items()}
-        arrays = {name: value.detach().cpu().numpy() for name, value in tensors.items()}
+        own = {f"carried.{number}": value for number, value in enumerate(carried)}
+        own |= {f"random.{name}": value for name, value in checkpoints.keep_random(self.device).items()}
+        arrays = as_arrays(tensors)
+        for index, theirs in enumerate(self.ranks.exchange_arrays(as_arrays(own))):
+            arrays |= {f"process.{index}.{name}": array for name, array in theirs.items()}
         values = {
             "counters": vars(self.counters),
             "fingerprint": self.fingerprint,
             "machine": self.machine,
-            "place": None if place is None else {"batches": place.batches, "carried": shape, "drawn": place.drawn},
-            "metrics_bytes": self.folder.keep_metrics(),
+            "place": None if place is None else {"batches": place.batches, "drawn": place.drawn},
+            "carried": self.ranks.exchange(shape),
+            "metrics_bytes": self.folder.keep_metrics() if self.ranks.first else 0,
         }
         counters, step = self.counters, None if place is None else self.counters.step
-        values = checkpoints.stamped(arrays, values)
-        self.saved = self.folder.save_checkpoint(counters.epoch, step, arrays, values, counters.best_epoch).stem
+        if self.ranks.first:
+            values = checkpoints.stamped(arrays, values)
+            self.saved = self.folder.save_checkpoint(counters.epoch, step, arrays, values, counters.best_epoch).stem
         self._saved_step, self._saved_at = counters.step, time.monotonic()
 
     def _is_due(self) -> bool:
@@ -292,7 +309,10 @@ class Loop:
         every, minutes = self.recipe.checkpoint_every, self.recipe.checkpoint_minutes
         if every is not None and self.counters.step % every == 0:
             return True
-        return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
+        late = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
+        return (
+            late if self.ranks.count == 1 or minutes is None else bool(self.ranks.total([late * self.ranks.first])[0])
+        )
 
     def restore(self) -> None:
         """Go back to the newest checkpoint that is whole; where there is none, stay at the beginning.
@@ -301,6 +321,8 @@ class Loop:
             RunError: none of those that are there can be used, or the data are not those that the run began with.
         """
         length = self.folder.newest_checkpoint(self._restore, (BundleError,), self.progress.note)
+        if not self.ranks.first:
+            return
         self.folder.cut_metrics(length or 0)
         ended = self.counters.epoch >= self.recipe.epochs or self._out_of_patience()
         if self.saved and ended:  # nothing will be saved that would tidy up
@@ -313,9 +335,15 @@ class Loop:
             found = "data with other tokens, labels or values"
             way_out = "Put the old file back, or start another run."
             raise RunError(expected(self.recipe.data, "the data that the run began with", found, way_out))
+        if values["place"] is not None and values["machine"]["processes"] != self.ranks.count:
+            began = values["machine"]["processes"]
+            way_out = f"In the middle of an epoch each has states of its own: --processes {began}."
+            raise RunError(
+                expected("processes", f"{began}, as when {path.name} was written", self.ranks.count, way_out)
+            )
         parts: dict[str, dict[str, Tensor]] = {}
         for name, array in arrays.items():
-            part, _, key = name.partition(".")
+            part, _, key = name.removeprefix(f"process.{self.ranks.index}.").partition(".")
             parts.setdefault(part, {})[key] = torch.from_numpy(array)
         try:
             self._take(parts, values)
@@ -340,7 +368,8 @@ class Loop:
         place, self._place, self._random = values["place"], None, {}
         if place is not None:
             carried = {int(number): tensor.to(self.device) for number, tensor in parts.get("carried", {}).items()}
-            self._place = Place(place["batches"], checkpoints.whole(carried, place["carried"]), place["drawn"])
+            shape = values["carried"][self.ranks.index]
+            self._place = Place(place["batches"], checkpoints.whole(carried, shape), place["drawn"])
             self._random = parts["random"]
 
 
@@ -353,6 +382,10 @@ def _row_of_bad_gradient(model: nn.Module, piece: StepLoss) -> str:
         if not all(bool(g.isfinite().all()) for g in gradients if g is not None):
             return name
     return f"each alone is finite, of {', '.join(piece.rows[:5])}" + (" …" if len(piece.rows) > 5 else "")
+
+
+def as_arrays(tensors: Mapping[str, Tensor]) -> checkpoints.Arrays:
+    return {name: value.detach().cpu().numpy() for name, value in tensors.items()}
 
 
 def fingerprint(task: Task, *parts: Encoded) -> str:

@@ -36,7 +36,8 @@ class Classification:
 
     def __init__(self, classes: int) -> None:
         torchmetrics = require("torchmetrics.classification", "train")
-        options: dict[str, Any] = {"num_classes": max(classes, 2), "validate_args": False}
+        # Every process has counted all items already (`ranks`): torchmetrics must not add them up again.
+        options: dict[str, Any] = {"num_classes": max(classes, 2), "validate_args": False, "sync_on_compute": False}
         self._accuracy = torchmetrics.MulticlassAccuracy(average="micro", **options)
         self._macro_f1 = torchmetrics.MulticlassF1Score(average="macro", **options)
         self.classes, self.items = classes, 0

@@ -49,7 +49,7 @@ def optimizer_for(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """NUMBER.KEY → what an optimizer remembers of its parameters, such as 3.exp_avg."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for number, parts in optimizer.state_dict()["state"].items():
         found |= {f"{number}.{key}": torch.as_tensor(value) for key, value in parts.items() if value is not None}
     return found

@@ -252,6 +252,9 @@ class Fields(BaseModel):
     # the run
     seed: int = field("Run", "The same seed, machine and threads give the same weights.", 0, ge=0, lt=2**63)
     device: str = field("Run", "auto, cpu, cuda, cuda:0 or mps.", "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    processes: int | None = field(
+        "Run", "Processes that torchrun started; another number is an error. None: as many as there are.", None, ge=1
+    )
     threads: int | None = field("Run", "Threads for the arithmetic. None: as torch chooses.", None, ge=1)
     backend: Literal["auto", "reference", "native", "torch"] = field(
         "Run", "The engine of the recurrent layers.", "auto", cells=RECURRENT

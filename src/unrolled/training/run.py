@@ -20,6 +20,7 @@ from unrolled.data.examples import Splits
 from unrolled.errors import RecipeError, expected
 from unrolled.training.folder import RunFolder
 from unrolled.training.loop import Loop, Progress, Silent
+from unrolled.training.ranks import Ranks
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers, Report
 from unrolled.training.sources import open_inputs, open_parts, published
@@ -32,7 +33,7 @@ __all__ = ["Result", "evaluate", "generate", "load", "predict", "resume", "train
 # What may differ when a run goes on: nothing that the weights so far depend on.
 CHANGEABLE = (
     *("epochs", "patience", "device", "threads", "backend", "log_every", "inspect_every", "report"),
-    *("checkpoint_every", "checkpoint_minutes", "track"),
+    *("checkpoint_every", "checkpoint_minutes", "track", "processes"),
 )
 
 
@@ -72,13 +73,18 @@ def train(recipe: Recipe, *, out: str | Path, progress: Progress | None = None) 
         RunError: the folder exists, or the loss or a gradient is no longer finite.
         DataError: the data cannot be used.
     """
-    folder = RunFolder(out)
-    folder.check_free()
+    ranks = Ranks.join(recipe.processes, recipe.device)
+    folder = RunFolder(ranks.exchange(str(out))[0])
+    if ranks.first:
+        folder.check_free()
+    ranks.exchange("free")
     with _machine(recipe):
         parts = open_parts(recipe)
         task = find(recipe.task).prepare(recipe, parts.train)
-        loop = _loop(task, parts, folder, progress)
-        folder.create(recipe)
+        loop = _loop(task, parts, folder, progress, ranks)
+        if ranks.first:
+            folder.create(recipe)
+        ranks.exchange("made")
         try:
             return _finish(loop, parts)
         finally:
@@ -96,15 +102,21 @@ def resume(run: str | Path, *, progress: Progress | None = None, **changes: Any)
             can be used, or the data are not those that the run began with.
     """
     folder = RunFolder(run)
-    folder.open_again()
+    folder.check_run()
+    before = Recipe.load(folder.recipe_file)
+    ranks = Ranks.join(changes.get("processes", before.processes), before.device)
+    if ranks.first:
+        folder.open_again()
+    ranks.exchange("opened")
     try:
-        return _resume(folder, progress, changes)
+        return _resume(folder, before, progress, changes, ranks)
     finally:
         folder.lock.give_back()
 
 
-def _resume(folder: RunFolder, progress: Progress | None, changes: dict[str, Any]) -> Result:
-    recipe = Recipe.load(folder.recipe_file)
+def _resume(
+    folder: RunFolder, recipe: Recipe, progress: Progress | None, changes: dict[str, Any], ranks: Ranks
+) -> Result:
     for name in changes:
         if name not in CHANGEABLE:
             way_out = "Start another run with --recipe and --out."
@@ -114,9 +126,11 @@ def _resume(folder: RunFolder, progress: Progress | None, changes: dict[str, Any
     recipe = recipe.replace(**changes)
     with _machine(recipe):
         parts = open_parts(recipe)
-        loop = _loop(find(recipe.task).prepare(recipe, parts.train), parts, folder, progress)
+        loop = _loop(find(recipe.task).prepare(recipe, parts.train), parts, folder, progress, ranks)
         loop.restore()
-        folder.keep_recipe(recipe)
+        ranks.exchange("restored")
+        if ranks.first:
+            folder.keep_recipe(recipe)
         return _finish(loop, parts)
 
 
@@ -192,14 +206,15 @@ def translate(
     return load(run).translate(inputs, **given, seed=seed, limit=limit, attention=attention)
 
 
-def _loop(task: Task, parts: Splits, folder: RunFolder, progress: Progress | None) -> Loop:
+def _loop(task: Task, parts: Splits, folder: RunFolder, progress: Progress | None, ranks: Ranks) -> Loop:
     torch.manual_seed(task.recipe.seed)
-    model = task.build().to(find_device(task.recipe.device))
+    model = task.build().to(find_device(ranks.device(task.recipe.device)))
     train, valid = task.encode(parts.train), task.encode(parts.valid)
-    watcher = progress if progress is not None else Silent()
+    watcher = progress if progress is not None and ranks.first else Silent()
     for note in [*parts.train.notes, *(f"{parts.valid.name}: {note}" for note in valid.notes)]:
         watcher.note(note)
-    return Loop(task, model, train, valid, folder, watcher, Tracking(task.recipe.track, watcher.note))
+    tracking = Tracking(task.recipe.track if ranks.first else None, watcher.note)
+    return Loop(task, model, train, valid, folder, watcher, tracking, ranks)
 
 
 def _finish(loop: Loop, parts: Splits) -> Result:
@@ -216,10 +231,13 @@ def _finished(loop: Loop, parts: Splits) -> Result:
     loop.run()
     seconds = time.perf_counter() - started
     scored = parts.test if len(parts.test) else parts.valid
-    best = Trained.load(loop.folder.model_file, loop.recipe.device)
+    loop.ranks.exchange("trained")
+    best = Trained.load(loop.folder.model_file, loop.ranks.device(loop.recipe.device))
+    best.task.ranks = loop.ranks
+    loop.ranks.exchange("loaded")
     best.task.calibrate(best.model, parts.valid)
     report = best.task.report(best.model, scored, lambda: parts.train)
-    if best.task.remember(best.model, parts[:3]):
+    if best.task.remember(best.model, parts[:3]) and loop.ranks.first:
         best.save(loop.folder.model_file, epoch=loop.counters.best_epoch, valid=loop.counters.best_valid)
     report = replace(report, published=published(loop.recipe) if scored is parts.test else ())
     counters = loop.counters
@@ -230,7 +248,7 @@ def _finished(loop: Loop, parts: Splits) -> Result:
         seconds=round(seconds, 3),
         test=report.to_dict(),
     )
-    if loop.recipe.report:
+    if loop.recipe.report and loop.ranks.first:
         from unrolled.training import reporting  # the page is drawn by modules that training itself does not need
 
         reporting.write(loop.folder.path, scored, loop.progress.note)

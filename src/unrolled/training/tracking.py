@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class Tracking:
         folder.mkdir(exist_ok=True)
         begun = _read(folder / "runs.json")
         for name in self.names:
-            tracker = self._try(name, lambda name=name: _started(name, run, folder, begun.get(name)))
+            tracker = self._try(name, partial(_started, name, run, folder, begun.get(name)))
             if tracker is not None:
                 self._running[name] = tracker
         ids = {name: _id(tracker) for name, tracker in self._running.items() if name != "tensorboard"}
@@ -74,7 +75,7 @@ class Tracking:
 
     def _each(self, action: Callable[[Any], Any]) -> None:
         for name, tracker in list(self._running.items()):
-            self._try(name, lambda tracker=tracker: action(tracker))
+            self._try(name, partial(action, tracker))
 
     def _try(self, name: str, action: Callable[[], Any]) -> Any:
         try:

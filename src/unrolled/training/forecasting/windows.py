@@ -5,7 +5,7 @@ Axes     B windows of a batch, T steps, N forks, h steps of the horizon.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,12 +55,15 @@ def batches(
     rng: np.random.Generator,
     behind: int = 0,
     drawn: dict[str, Any] | None = None,
-) -> Iterator[tuple[Window, list[str]]]:
+    *,
+    share: Callable[[Sequence[Any]], Sequence[Any]] = list,
+) -> Iterator[tuple[Window | None, list[str]]]:
     """One epoch of windows in random places, and what to call their rows.
 
     Args:
         rng: as it stood when the epoch began.
         behind: batches to leave out, after which the state of rng was `drawn`.
+        share: which windows of a batch to make; None in place of a batch of which it takes none.
     """
     all_cuts, count = cuts_of(frames, plan), epoch_size(frames, recipe, plan)
     # Every place once before any place twice.
@@ -70,8 +73,12 @@ def batches(
         rng.bit_generator.state = drawn
     for begin in range(behind * recipe.batch_size, count, recipe.batch_size):
         cuts = [_cut(frames, plan, int(i), int(s)) for i, s in chosen[begin : begin + recipe.batch_size]]
-        names = [f"{frames[c.frame].series.where} from {frames[c.frame].series.time(c.start)}" for c in cuts]
-        yield window_batch(frames, cuts, recipe, plan, rng), names
+        # Drawn for all of them, so that what a process draws does not depend on its share.
+        forks = [_forks(cut, recipe.forks, rng) for cut in cuts] if recipe.head == "direct" else [None] * len(cuts)
+        own = share(list(zip(cuts, forks, strict=True)))
+        taken, places = [cut for cut, _ in own], [fork for _, fork in own]
+        names = [f"{frames[c.frame].series.where} from {frames[c.frame].series.time(c.start)}" for c in taken]
+        yield _windows(frames, taken, places, recipe, plan) if own else None, names
 
 
 def _cut(frames: Sequence[Frame], plan: Plan, index: int, start: int) -> Cut:
@@ -82,7 +89,12 @@ def _cut(frames: Sequence[Frame], plan: Plan, index: int, start: int) -> Cut:
 def window_batch(
     frames: Sequence[Frame], cuts: Sequence[Cut], recipe: Recipe, plan: Plan, rng: np.random.Generator
 ) -> Window:
-    """The windows as tensors; windows of short series are padded at the end."""
+    """The windows as tensors, with forks in random places; windows of short series are padded at the end."""
+    forks = [_forks(cut, recipe.forks, rng) for cut in cuts] if recipe.head == "direct" else [None] * len(cuts)
+    return _windows(frames, cuts, forks, recipe, plan)
+
+
+def _windows(frames: Sequence[Frame], cuts: Sequence[Cut], forks: Sequence[Any], recipe: Recipe, plan: Plan) -> Window:
     scales = [plan.scale_of(frames[cut.frame], cut.start, cut.turn) for cut in cuts]
     direct = recipe.head == "direct"
     inputs, targets = [], []
@@ -99,7 +111,6 @@ def window_batch(
     if not direct:
         values, _ = pad(targets, np.nan)
         return Window(*tensors, *_masked(values), sizes)
-    forks = [_forks(cut, recipe.forks, rng) for cut in cuts]
     looks = [_ahead(frames[c.frame], f, plan, s) for c, f, s in zip(cuts, forks, scales, strict=True)]
     ahead, values = (np.stack(part) for part in zip(*looks, strict=True))
     places = np.stack([fork - cut.start for cut, fork in zip(cuts, forks, strict=True)])

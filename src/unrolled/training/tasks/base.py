@@ -14,9 +14,11 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from unrolled.data import Dataset, Item
+from unrolled.training.ranks import Ranks
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers, Report
 
@@ -54,6 +56,12 @@ class StepLoss(NamedTuple):
     rows: Sequence[str]  # what to call the rows: "reviews.csv:17"
     call: tuple[tuple[Any, ...], dict[str, Any]]  # the model's arguments
     by_row: Callable[[], Tensor]  # (B,) computes each row's own loss again
+    weight: float | None = None  # what `loss` was divided by, if it was not the positions
+
+    @classmethod
+    def of_nothing(cls) -> StepLoss:
+        """The step of a process that has no row of this batch, and takes the step with the others all the same."""
+        return cls(torch.zeros(()), torch.zeros(()), 0, (), ((), {}), lambda: torch.zeros(0))
 
 
 class Encoded(NamedTuple):
@@ -81,6 +89,7 @@ class Task(ABC):
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.epoch = 1  # the one that is being trained; the loop counts
+        self.ranks = Ranks()  # which processes share the work; the loop says
 
     # before training
 

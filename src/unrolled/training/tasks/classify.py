@@ -70,6 +70,10 @@ class Classify(Task):
         self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
     ) -> Iterator[StepLoss]:
         for indices in ahead(batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng), place):
+            indices = self.ranks.share(indices)
+            if not len(indices):
+                yield StepLoss.of_nothing()
+                continue
             batch = self._batch(data, indices).to(device_of(model))
             assert batch.targets is not None
             logits = model(batch)
@@ -119,7 +123,7 @@ class Classify(Task):
     def _log_probabilities(self, model: nn.Module, rows: Sequence[Row]) -> np.ndarray:
         """(N, C) float64, in the order of the rows."""
         result = np.zeros((len(rows), len(self.labels)))
-        for indices in batch_indices([len(row) for row in rows], EVALUATION_BATCH):
+        for indices in self.ranks.share(batch_indices([len(row) for row in rows], EVALUATION_BATCH)):
             batch = self.reading.batch([rows[i] for i in indices]).to(device_of(model))
             result[indices] = model(batch).cpu().double().log_softmax(-1).numpy()
-        return result
+        return self.ranks.added(result)

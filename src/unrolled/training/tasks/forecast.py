@@ -115,12 +115,14 @@ class Forecast(Task):
     ) -> Iterator[StepLoss]:
         assert isinstance(model, Forecaster)
         place = Place() if place is None else place
-        for window, names in batches(data.rows, self.recipe, self.plan, rng, place.batches, place.drawn):
+        behind = (place.batches, place.drawn)
+        for window, names in batches(data.rows, self.recipe, self.plan, rng, *behind, share=self.ranks.share):
             place.batches += 1
-            batch = window.to(device_of(model))
-            count = int(batch.mask.sum())
-            if not count:
+            count = 0 if window is None else int(window.mask.sum())
+            if window is None or not count:
+                yield StepLoss.of_nothing()
                 continue
+            batch = window.to(device_of(model))
             loss = self._losses(model(batch), batch).sum() / count
 
             def by_row(batch: Window = batch) -> Tensor:
@@ -147,6 +149,7 @@ class Forecast(Task):
         frames, places = [row for row, _ in pairs], [at for _, at in pairs]
         shifts = shifts_at(model, self.plan, pairs, ask)
         middle = ask.levels.index(0.5)
+        # Every process scores all of them: what is drawn comes from one sequence of random numbers.
         forecasts = forecast_from(model, self.plan, frames, places, ask, shifts)
         for row, at, found in zip(frames, places, forecasts, strict=True):
             actual = row.series.target[at : at + self.plan.horizon]

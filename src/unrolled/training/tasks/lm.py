@@ -108,7 +108,9 @@ class LanguageModelling(Task):
         width = min(self.recipe.batch_size, len(joined[0]))
         (inputs, lengths), (targets, _), *resets = [streams(part, width) for part in joined]
         device = device_of(model)
-        tensors = [torch.from_numpy(part).to(device) for part in (inputs, targets, *(part for part, _ in resets))]
+        lengths = self.ranks.share(lengths)
+        parts = [self.ranks.share(part) for part in (inputs, targets, *(part for part, _ in resets))]
+        tensors = [torch.from_numpy(part).to(device) for part in parts]
         place = Place() if place is None else place
         pieces = TruncatedBPTT(self.recipe.chunk).chunks(
             *tensors[:2],
@@ -116,10 +118,13 @@ class LanguageModelling(Task):
             lengths=torch.from_numpy(lengths).to(device),
             cut=Cut(place.batches, place.carried) if place.batches else None,
         )
-        for piece in pieces:
+        for piece in pieces if len(lengths) else ():
             step = self._step(model, piece)
             place.batches, place.carried = piece.cut
             yield step
+        for _ in range(place.batches, self.step_count(data)):  # others have a row that is one step longer
+            place.batches += 1
+            yield StepLoss.of_nothing()
 
     def _step(self, model: nn.Module, piece: Chunk) -> StepLoss:
         keywords = _only_needed(piece)
@@ -138,9 +143,9 @@ class LanguageModelling(Task):
         names = [
             f"stream {row}, steps {piece.start} to {piece.start + mask.shape[1] - 1}" for row in range(len(targets))
         ]
-        return StepLoss(
-            mean * scale, mean.detach(), piece.steps, names, ((piece.inputs, piece.state), keywords), by_row
-        )
+        weight = None if self.recipe.loss_scale == "mean" else len(targets)
+        call = ((piece.inputs, piece.state), keywords)
+        return StepLoss(mean * scale, mean.detach(), piece.steps, names, call, by_row, weight)
 
     # afterwards
 
@@ -156,8 +161,8 @@ class LanguageModelling(Task):
     @torch.no_grad()
     def _nats(self, model: nn.Module, rows: Sequence[Step]) -> list[np.ndarray]:
         """-log p of each target of each row, every row from the initial state to its end."""
-        result: list[np.ndarray] = [np.zeros(0)] * len(rows)
-        for indices in batch_indices([len(row.targets) for row in rows], 32):
+        result = [np.zeros(len(row.targets)) for row in rows]
+        for indices in self.ranks.share(batch_indices([len(row.targets) for row in rows], 32)):
             inputs, lengths = pad([rows[i].inputs for i in indices])
             targets, _ = pad([rows[i].targets for i in indices])
             chunk = max(1, NUMBERS_AT_A_TIME // (len(indices) * len(self.vocabulary)))
@@ -171,8 +176,9 @@ class LanguageModelling(Task):
                 found.append(-scores.numpy())
             nats = np.concatenate(found, axis=1) if found else np.zeros(targets.shape)
             for row, i in enumerate(indices):
-                result[i] = nats[row, : lengths[row]]
-        return result
+                result[i][:] = nats[row, : lengths[row]]
+        ends = np.cumsum([len(row) for row in result])[:-1]
+        return np.split(self.ranks.added(np.concatenate([np.zeros(0), *result])), ends) if result else []
 
     def score(self, metrics: Numbers) -> tuple[str, float, bool]:
         return "perplexity", metrics["perplexity"], False

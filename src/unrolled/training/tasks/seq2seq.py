@@ -179,6 +179,10 @@ class SequenceToSequence(Task):
         schedule = (recipe.sampling, recipe.sampling_rate, recipe.sampling_floor)
         count = self.step_count(data)
         for number, indices in ahead(enumerate(batch_indices(lengths, recipe.batch_size, rng=rng)), place):
+            indices = self.ranks.share(indices)
+            if not len(indices):
+                yield StepLoss.of_nothing()
+                continue
             own = 1 - truth_share(*schedule, self.epoch - 1 + number / count, recipe.epochs)
             yield self._step(model, data, indices, own)
 
@@ -212,13 +216,14 @@ class SequenceToSequence(Task):
         references: dict[bytes, list[tuple[str, ...]]] = {key: [] for key in keys}
         for row, target in zip(data.rows, data.targets, strict=True):
             references[row.key].append(tuple(self.vocabulary.decode(target[:-1])))
-        found = [best[0] for best in self.search(model, list(keys.values()), search or Search())]
-        written = [self._tokens(one) for one in found]
+        own = [best[0] for best in self.search(model, self.ranks.share(list(keys.values())), search or Search())]
+        shares = self.ranks.exchange([[self._tokens(one), one.stopped] for one in own])
+        written, stopped = zip(*self.ranks.woven(shares), strict=True)
         metric = Transduction()
         for guess, right in zip(written, references.values(), strict=True):
             metric.update(guess, right)
         result = metric.compute() | {"nats_per_token": nats}
-        result["stopped_at_limit"] = sum(one.stopped == "limit" for one in found)
+        result["stopped_at_limit"] = sum(one == "limit" for one in stopped)
         result["several_targets"] = sum(len(set(right)) > 1 for right in references.values())
         if self.recipe.bleu and search is not None:
             texts = [[self.target.join(one) for one in dict.fromkeys(right)] for right in references.values()]
@@ -229,12 +234,13 @@ class SequenceToSequence(Task):
     def _nats(self, model: nn.Module, data: Encoded) -> float:
         """The mean of -log p of all target tokens and end symbols, each given the true ones before it."""
         total, tokens = 0.0, 0
-        for indices in batch_indices([len(target) for target in data.targets], ROWS_AT_A_TIME):
+        for indices in self.ranks.share(batch_indices([len(target) for target in data.targets], ROWS_AT_A_TIME)):
             batch, previous, targets, lengths = self._side_by_side(model, data, indices)
             logits = model(batch, previous, lengths=lengths).cpu().double()
             losses, counts = row_losses(logits, targets.cpu(), lengths=lengths.cpu())
             total += float(losses.sum())
             tokens += int(counts.sum())
+        total, tokens = self.ranks.total([total, tokens])  # type: ignore[assignment]
         return total / max(tokens, 1)
 
     @torch.no_grad()

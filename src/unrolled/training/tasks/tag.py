@@ -75,6 +75,10 @@ class Tag(Task):
     ) -> Iterator[StepLoss]:
         assert isinstance(model, Tagger)
         for indices in ahead(batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng), place):
+            indices = self.ranks.share(indices)
+            if not len(indices):
+                yield StepLoss.of_nothing()
+                continue
             batch = self._batch(data, indices).to(device_of(model))
             loss = model.loss(model(batch), batch)
 
@@ -95,12 +99,19 @@ class Tag(Task):
     def measure(self, model: nn.Module, data: Encoded) -> Numbers:
         assert isinstance(model, Tagger)
         metric, nats = Tagging(spans=self.spans), 0.0
-        for indices in batch_indices(lengths_of(data), EVALUATION_BATCH):
+        guesses = [np.zeros(length, np.int64) for length in lengths_of(data)]
+        batches = batch_indices(lengths_of(data), EVALUATION_BATCH)
+        for indices in self.ranks.share(batches):
             batch = self._batch(data, indices).to(device_of(model))
             scores = model(batch)
             nats += float(_sums(model, scores, batch).cpu().double().sum())
-            found = model.decode(scores, batch.lengths, allowed=self.allowed)
-            truth = (data.targets[i] for i in indices)
+            for i, tags in zip(indices, model.decode(scores, batch.lengths, allowed=self.allowed), strict=True):
+                guesses[i][:] = tags
+        (nats,) = self.ranks.total([nats])
+        ends = np.cumsum(lengths_of(data))[:-1]
+        guesses = np.split(self.ranks.added(np.concatenate([np.zeros(0, np.int64), *guesses])), ends)
+        for indices in batches:
+            found, truth = ([rows[i] for i in indices] for rows in (guesses, data.targets))
             metric.update([self.tags.decode(row) for row in found], [self.tags.decode(row) for row in truth])
         return metric.compute() | {"nats": nats / max(metric.tokens, 1)}
 

@@ -54,6 +54,7 @@ def inspect(
     *,
     at: Sequence[int] | None = None,
     anomaly: bool = False,
+    fine: bool = False,
     brief: bool = False,
 ) -> dict[str, Any]:
     """Look into a run: gates, states, gradients through time, Jacobians, attributions, attention, and a verdict.
@@ -64,6 +65,8 @@ def inspect(
             part.
         at: the output steps to explain; None: up to 4, evenly spread, the last among them.
         anomaly: where a number is not finite, run once more with autograd's anomaly recording.
+        fine: what the lab needs beyond a report: states to 8 millionths of their range, the triangle of gradients as
+            float32, counts of saturation for every threshold.
         brief: a look that costs little, as a report takes one: 128 steps of an item, 30 lags, one item shown.
 
     Raises:
@@ -74,7 +77,7 @@ def inspect(
     folder = None if isinstance(run, Trained) or not Path(run).is_dir() else Path(run)
     model = trained.model.eval()
     views = [view(trained.task, model, item, BRIEF_STEPS if brief else MOST_STEPS) for item in _items(trained, items)]
-    made = _Inspection(trained, model, views[:MOST_ITEMS], brief)
+    made = _Inspection(trained, model, views[:MOST_ITEMS], fine, brief)
     if len(views) > MOST_ITEMS:
         made.notes.append(f"{len(views)} items: the first {MOST_ITEMS} are counted")
     entries = [] if folder is None else events(folder / "metrics.jsonl")
@@ -106,6 +109,7 @@ class _Inspection:
     trained: Trained
     model: nn.Module
     views: list[View]
+    fine: bool = False
     brief: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -120,7 +124,7 @@ class _Inspection:
         traces = [gates(self.model, *one.args) for one in self.views]
         by_layer = _by_layer(traces)
         found["weights"] = describe.weights_json([some[0] for some in by_layer.values()])
-        found["layers"] = [describe.statistics_json(some) for some in by_layer.values()]
+        found["layers"] = [describe.statistics_json(some, fine=self.fine) for some in by_layer.values()]
         longest = max(range(len(self.views)), key=lambda i: self.views[i].steps)
         found |= self._gradients(longest, traces[longest], entries)
         units = self._units(traces, by_layer)
@@ -156,7 +160,7 @@ class _Inspection:
                 f"gradient flow: {len(flows[0].targets)} losses of {len(flows[0].targets) + flows[0].skipped}"
             )
         found: dict[str, Any] = {"jacobians": {"item": item, "layers": [describe.products_json(part) for part in made]}}
-        found["flow"] = {"item": item, "layers": [describe.flow_json(part) for part in flows]}
+        found["flow"] = {"item": item, "layers": [describe.flow_json(part, fine=self.fine) for part in flows]}
         found["verdicts"] = [describe.verdict_json(verdict) for verdict in verdicts]
         found["verdict"] = describe.verdict_json(worst(verdicts)) if verdicts else None
         found["clipping"] = None if clipping is None else numbers(clipping._asdict())
@@ -176,7 +180,7 @@ class _Inspection:
     def _units(self, traces: list[list[Trace]], by_layer: dict[Key, list[Trace]]) -> dict[Key, list[int]]:
         """The units that are shown of each layer: all, or those of largest variance where that would be too much."""
         shown = [trace for i in self._shown() or [0] for trace in traces[i]]
-        a_unit = sum(trace.steps * (len(trace.gates) + len(trace.before)) for trace in shown)
+        a_unit = sum(trace.steps * (len(trace.gates) + (1 + self.fine) * len(trace.before)) for trace in shown)
         most = max(1, min(MOST_UNITS, BYTES // max(a_unit, 1)))
         widest = max(trace.h.shape[-1] for trace in shown)
         if widest > most:
@@ -193,7 +197,7 @@ class _Inspection:
             scores = one.scores(self.model(*one.args))[0].double()
         found["answers"] = _answers(one, scores)
         seen = [trace for trace in traces if not spells(self.model, trace.name)]
-        found["states"] = [describe.states_json(trace, units[_key(trace)]) for trace in seen]
+        found["states"] = [describe.states_json(trace, units[_key(trace)], fine=self.fine) for trace in seen]
         found["attributions"] = self._attributions(one, scores, at)
         found["attention"] = [describe.attention_json(weights) for weights in attention(self.model, *one.args)]
         return found

@@ -160,7 +160,7 @@ def third_party(used: list[Path]) -> str:
     """The licences of what lab.js contains."""
     packages = sorted({package_of(path) for path in used})
     if not packages:
-        raise BuildError("lab/node_modules: no package is in lab.js. Is the folder a link? esbuild follows it; use the folder itself.")
+        raise BuildError("lab/node_modules: nothing of it is in lab.js. If it is a link, put the folder itself there.")
     parts = ["lab.js contains the packages below. Each is used under the licence that follows its name.\n"]
     for package in packages:
         about = json.loads((package / "package.json").read_text(encoding="utf-8"))

@@ -54,7 +54,7 @@ def make(
         scored = _attempt("data", said, lambda: _scored_part(trained))
     if inside is None and scored is not None:
         shown = [scored[i] for i in range(min(LOOKED_AT, len(scored)))]
-        inside = _attempt("inside", said, lambda: inspect(folder, shown, brief=True))
+        inside = _attempt("inside", said, lambda: inspect(folder, shown, brief=True, fine=True))
     found = _about(folder, trained) | _course(trained, entries)
     found |= {"parameters": parameters_of(trained.model), "weights": None if inside is None else inside["weights"]}
     answers = None if scored is None else _attempt("answers", said, lambda: answers_of(trained, scored))

@@ -46,6 +46,9 @@ export function labelled(list) {
   });
 }
 
+/** A place in a list, whatever a hand-written address asks for. */
+export const within = (index, list) => Math.min(Math.max(Math.round(index), 0), list.length - 1);
+
 /** The model that a view begins with: the reader's own, else the LSTM. */
 export const startOf = (list) => (list[0]?.demo ? Math.max(0, list.findIndex(({ cell }) => cell === "lstm")) : 0);
 

@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { announce, useView } from "../state.js";
 import { t } from "../i18n.js";
-import { labelled, startOf, useWritten, visible } from "../models.js";
+import { labelled, startOf, useWritten, visible, within } from "../models.js";
 import { fixed, plain } from "../numbers.js";
 import { unpack } from "../packed.js";
 import { chosen, probabilities } from "../sampling.js";
@@ -19,7 +19,6 @@ import { Stepper } from "../parts/Stepper.js";
 const DEFAULTS = { model: -1, path: 1, step: 1, temperature: -1, k: -1 };
 const BARS = 12;
 const MOST_K = 40;
-const within = (index, list) => Math.min(Math.max(Math.round(index), 0), list.length - 1);
 const percent = (p) => `${fixed(100 * p, 1)} %`;
 
 const settingText = ({ temperature, top_k: k, seed }) =>

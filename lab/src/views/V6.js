@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { html } from "../html.js";
 import { announce, useView } from "../state.js";
 import { t } from "../i18n.js";
-import { needsModels, startOf, stepNames, useModels } from "../models.js";
+import { needsModels, startOf, stepNames, useModels, within } from "../models.js";
 import { fixed, significant } from "../numbers.js";
 import { unpack } from "../packed.js";
 import { controls, ordered, ranked } from "../ranking.js";
@@ -21,8 +21,6 @@ const DEFAULTS = { model: -1, item: 0, layer: 0, what: "h", order: "similarity",
 const ORDERS = ["similarity", "variance", "number"];
 const SIGNED = ["h", "c", "g", "n"];
 const SHOWN = 5; // units that are ranked, and units of chance beside them
-
-const within = (index, list) => Math.min(Math.max(Math.round(index), 0), list.length - 1);
 
 function tableOf(state, what) {
   if (what === "h" || what === "c") return state[what];
@@ -90,8 +88,8 @@ const percent = (part, whole) => (whole ? `${fixed((100 * part) / whole, 0)} %` 
 function Ranking({ seen, tokens, values, set }) {
   const { table, units, rows } = seen;
   const last = table.columns - 1;
-  const from = Math.min(Math.round(values.from), last);
-  const to = Math.min(Math.max(Math.round(values.to), from), last);
+  const from = within(values.from, tokens);
+  const to = Math.max(within(values.to, tokens), from);
   const order = ranked(table, values.threshold, from, to);
   const best = order.slice(0, SHOWN);
   const chance = controls(order.slice(SHOWN), SHOWN, values.seed);
@@ -128,6 +126,7 @@ function View() {
   const what = kinds.includes(values.what) ? values.what : "h";
   const seen = useTable(state, what, values.order);
   const tokens = state.name === "decoder" && item.output_tokens ? item.output_tokens : stepNames(item);
+  const step = within(values.step, tokens);
   const unit = state.units.includes(values.unit) ? values.unit : seen.units[0];
   const choose = (changes) => {
     set(changes);
@@ -145,8 +144,8 @@ function View() {
     <//>
     ${item.cut > 0 && html`<p class="note" role="note">${t("models.cut", { steps: item.steps, cut: item.cut })}</p>`}
     ${item.unknown.length > 0 && html`<p class="note" role="note">${t("models.unknown", { count: item.unknown.length, steps: item.unknown.slice(0, 12).map((step) => step + 1).join(", ") })}</p>`}
-    <${StateMap} name=${what} seen=${seen} tokens=${tokens} unit=${unit} step=${values.step} set=${choose} what=${what} />
-    <${OverText} item=${item} tokens=${tokens} seen=${seen} unit=${unit} what=${what} step=${values.step} />
+    <${StateMap} name=${what} seen=${seen} tokens=${tokens} unit=${unit} step=${step} set=${choose} what=${what} />
+    <${OverText} item=${item} tokens=${tokens} seen=${seen} unit=${unit} what=${what} step=${step} />
     <${Ranking} seen=${seen} tokens=${tokens} values=${values} set=${set} />
   `;
 }

@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { announce, useView } from "../state.js";
 import { t } from "../i18n.js";
-import { needsModels, startOf, useModels } from "../models.js";
+import { needsModels, startOf, useModels, within } from "../models.js";
 import { count, fixed, number, plain } from "../numbers.js";
 import { countsOf, movable, placeOf, totals } from "../saturation.js";
 import { Chart, Plot } from "../parts/Chart.js";
@@ -14,7 +14,6 @@ import { Prose } from "../parts/Note.js";
 
 const DEFAULTS = { model: -1, layer: 0, gate: "", low: 0.1, high: 0.9 };
 const SIGNED = ["h", "g", "n"]; // come out of a tanh: their lower end is −high
-const within = (index, list) => Math.min(Math.max(Math.round(index), 0), list.length - 1);
 const percent = (share) => `${fixed(100 * share, 0)} %`;
 
 /** Where the ends begin for this gate. A relu's lower end is 0 itself. */

@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { html } from "../html.js";
 import { announce, useView } from "../state.js";
 import { t } from "../i18n.js";
-import { labelled, needsModels, placeLabel, stepNames, useModels } from "../models.js";
+import { labelled, needsModels, placeLabel, stepNames, useModels, within } from "../models.js";
 import { fixed, significant } from "../numbers.js";
 import { unpack } from "../packed.js";
 import { Chart, Plot, powerOfTen } from "../parts/Chart.js";
@@ -88,7 +88,7 @@ function Triangle({ triangle, domain, values, set }) {
     set({ target: targets[spot.row], k: spot.column });
     announce(sayOf(triangle)(spot.row, spot.column));
   };
-  const selected = { row, column: values.k < 0 ? table.columns - 1 : Math.min(values.k, table.columns - 1) };
+  const selected = { row, column: values.k < 0 ? table.columns - 1 : within(values.k, tokens) };
   const short = tokens.every((token) => [...token].length <= 2);
   return html`<${Figure} name=${`flow-${label}`} title=${label} table=${triangleTable(triangle)}>
     <${Heatmap} name="flow" label=${t("V8.map", { name: label })} rows=${targets.length} columns=${table.columns} at=${(r, c) => visibleNorm(table.at(r, c))}
@@ -146,7 +146,7 @@ function Row({ triangles, values, set }) {
     <//>
     ${triangles.map((triangle) => {
       const at = rowOf(triangle, values.target);
-      const k = values.k < 0 ? Math.max(0, triangle.targets[at] - 10) : Math.min(values.k, triangle.table.columns - 1);
+      const k = values.k < 0 ? Math.max(0, triangle.targets[at] - 10) : within(values.k, namesOf(triangle));
       return html`<p key=${triangle.label} class="arithmetic">${triangle.label}: ${sayOf(triangle)(at, k)}</p>`;
     })}`;
 }

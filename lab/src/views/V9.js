@@ -4,7 +4,7 @@ import { announce, useView } from "../state.js";
 import { t } from "../i18n.js";
 import { data } from "../content.js";
 import { byGradient, entryOf, METHODS, rankedSteps, scoresOf } from "../attributions.js";
-import { labelled, needsModels, stepNames, useModels, visible } from "../models.js";
+import { labelled, needsModels, stepNames, useModels, visible, within } from "../models.js";
 import { fixed, number, significant } from "../numbers.js";
 import { Chart, Plot } from "../parts/Chart.js";
 import { ColorBar } from "../parts/colors.js";
@@ -85,7 +85,7 @@ function tableOf(item, entry, tokens) {
 
 /** One model: its answer, its text in colours, the bars, and the steps that count most. */
 function Model({ model, label, index, values, planted }) {
-  const item = model.items[Math.min(values.item, model.items.length - 1)];
+  const item = model.items[within(values.item, model.items)];
   const entry = entryOf(item, values.at < 0 ? Infinity : values.at);
   if (!entry) return null;
   const tokens = stepNames(item);
@@ -138,10 +138,11 @@ function View() {
   const [values, set] = useView("V9", DEFAULTS, { method: METHODS, task: ["text", ...(data.tasks?.planted ? ["planted"] : [])] });
   const all = modelsOf(models, values.task);
   const names = values.task === "planted" ? all.map(({ name }) => name) : labelled(models).filter((_, index) => usable(models[index]));
-  const chosen = all.map((model, index) => ({ model, label: names[index], key: String(index) })).filter(({ key }) => !names[Number(values.shown)] || key === values.shown);
+  const labels = all.map((model, index) => ({ model, label: names[index], key: String(index) }));
+  const chosen = labels.some(({ key }) => key === values.shown) ? labels.filter(({ key }) => key === values.shown) : labels;
   const first = chosen[0].model;
   const planted = values.task === "planted" ? data.tasks.planted.position : undefined;
-  const item = first.items[Math.min(values.item, first.items.length - 1)];
+  const item = first.items[within(values.item, first.items)];
   const tasks = [["text", t("V9.task_text")], ["planted", t("V9.task_planted")]];
   return html`
     <${Prose} keys=${["V9.intro"]} />
@@ -149,7 +150,7 @@ function View() {
     <${Controls} label=${t("V9.controls")}>
       ${data.tasks?.planted && html`<${Choice} legend=${t("V9.task")} name="task" value=${values.task} options=${tasks} onChoose=${(task) => set({ task, item: 0, at: -1, shown: "all" })} />`}
       <${Select} label=${t("models.model")} name="shown" value=${values.shown} options=${[["all", t("V9.all")], ...names.map((name, index) => [String(index), name])]} onChoose=${(shown) => set({ shown, item: 0, at: -1 })} />
-      <${ItemSelect} items=${first.items} value=${Math.min(values.item, first.items.length - 1)} onChoose=${(to) => set({ item: to, at: -1 })} />
+      <${ItemSelect} items=${first.items} value=${within(values.item, first.items)} onChoose=${(to) => set({ item: to, at: -1 })} />
       <${StepSelect} item=${item} values=${values} set=${set} />
       <${Choice} legend=${t("V9.method")} name="method" value=${values.method} options=${METHODS.map((method) => [method, t(`V9.method_${method}`)])} onChoose=${(method) => set({ method })} />
     <//>

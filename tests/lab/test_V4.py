@@ -11,9 +11,14 @@ OPACITY = """() => Object.fromEntries([...document.querySelectorAll("main .part"
     [`${part.dataset.gate} ${part.dataset.part} ${part.textContent}`, getComputedStyle(part).opacity]))"""
 
 
+# The change of opacity takes a moment.
+SETTLED = """() => [...document.querySelectorAll("main .part")].every((part) =>
+    getComputedStyle(part).opacity === (part.classList.contains("dim") ? "0.25" : "1"))"""
+
+
 def lit(shown: Shown) -> tuple[set[str], set[str]]:
     """Gate and kind of the parts that are lit, and opacities of the others."""
-    shown.page.wait_for_timeout(300)  # the change of opacity takes 0.15 s
+    shown.page.wait_for_function(SETTLED)
     found = shown.page.evaluate(OPACITY)
     bright = {" ".join(key.split()[:2]) for key, opacity in found.items() if opacity == "1"}
     return bright, {opacity for opacity in found.values() if opacity != "1"}

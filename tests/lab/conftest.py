@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from lab_pages import Shown, lab_data
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
-from small_runs import small_runs
 
+from small_runs import small_runs
 from unrolled.lab import render
 
 

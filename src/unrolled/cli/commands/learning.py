@@ -275,7 +275,7 @@ def inspect(
     """
     from unrolled.cli import inspecting
 
-    shown = {"as_json": json, "opened": open, "png": png}
+    shown: dict[str, Any] = {"as_json": json, "opened": open, "png": png}
     inspecting.inspect(run, text or [], data, format, at or [], out, anomaly=anomaly, **shown)
 
 
@@ -324,7 +324,7 @@ def lab(
     """
     from unrolled.cli import laboratory
 
-    options = {"opened": open, "serve": serve, "port": port}
+    options: dict[str, Any] = {"opened": open, "serve": serve, "port": port}
     laboratory.lab(run or [], text or [], prompt, at or [], out, language, **options)
 
 

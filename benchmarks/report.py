@@ -49,7 +49,8 @@ def section(name: str, record: dict[str, Any]) -> str:
     variants = list(record["runs"])
     lines += ["| | " + " | ".join(variants) + " |", "|---|" + "--:|" * len(variants)]
     first = record["runs"][variants[0]][0]
-    hidden = (*HIDDEN, "nats") if "crps" in first["metrics"] else HIDDEN  # the loss of a forecast is its CRPS
+    said = {"crps", "nats_per_token"} & set(first["metrics"])  # where the loss stands under a name of its own
+    hidden = (*HIDDEN, "nats") if said else HIDDEN
     for metric in [metric for metric in first["metrics"] if metric not in hidden]:
         values = [spread([run["metrics"][metric] for run in record["runs"][variant]]) for variant in variants]
         cells = [f"**{_number(mid)}** ({_number(low)} to {_number(high)})" for low, mid, high in values]

@@ -65,9 +65,8 @@ class Shown:
         return self.page.locator("#spoken").inner_text()
 
     def address(self) -> str:
-        """The hash once it has been written."""
-        self.page.wait_for_timeout(300)
-        return str(self.page.evaluate("location.hash"))
+        """The hash once it has been written, which is 200 ms after a change by the clock of the page."""
+        return str(self.page.evaluate("() => new Promise((done) => setTimeout(() => done(location.hash), 250))"))
 
     def sound(self) -> None:
         """No error and no request so far."""

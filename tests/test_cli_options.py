@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
 from unrolled.cli import jobs, options
-from unrolled.cli.app import app
+from unrolled.cli.app import build
+from unrolled.cli.completion import complete
 from unrolled.errors import RecipeError
 from unrolled.training.recipe import Recipe
 
@@ -27,7 +28,7 @@ def recipe_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(jobs, "_run", lambda recipe, _out: got.append(recipe))
 
     def call(*arguments: str) -> Recipe:
-        result = runner.invoke(app, ["train", *arguments])
+        result = runner.invoke(build(), ["train", *arguments])
         assert result.exit_code == 0, result.output + result.stderr
         return got.pop()
 
@@ -37,7 +38,7 @@ def recipe_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 def train_parameters() -> dict[str, inspect.Parameter]:
     from unrolled.cli.commands.learning import train
 
-    return dict(inspect.signature(train).parameters)
+    return dict(inspect.signature(complete(train)).parameters)
 
 
 def test_every_field_is_an_option_and_every_option_a_field() -> None:
@@ -53,7 +54,7 @@ def test_every_boolean_has_its_twin() -> None:
 
 
 def test_help_names_every_option_and_panel() -> None:
-    text = runner.invoke(app, ["train", "--help"], env={"COLUMNS": "200"}).output
+    text = runner.invoke(build(), ["train", "--help"], env={"COLUMNS": "200"}).output
     for name, field in Recipe.model_fields.items():
         if name not in options.ARGUMENTS:
             assert options.flag(name) in text
@@ -63,7 +64,7 @@ def test_help_names_every_option_and_panel() -> None:
 @pytest.mark.parametrize("width", ["80", "120"])
 def test_no_line_of_help_is_cut(width: str) -> None:
     for command in ("train", "demo", "predict", "generate", "translate", "evaluate", "doctor"):
-        text = runner.invoke(app, [command, "--help"], env={"COLUMNS": width}).output
+        text = runner.invoke(build(), [command, "--help"], env={"COLUMNS": width}).output
         assert "…" not in text
         assert max(map(len, text.splitlines())) <= int(width)
 
@@ -127,7 +128,7 @@ def test_flags_win_over_the_recipe_file(recipe_of: Any, tmp_path: Any) -> None:
     ],
 )
 def test_wrong_usage_is_code_2_and_names_the_culprit(arguments: list[str], words: str) -> None:
-    result = runner.invoke(app, arguments, env={"COLUMNS": "200"})
+    result = runner.invoke(build(), arguments, env={"COLUMNS": "200"})
     assert result.exit_code == 2
     assert words in re.sub(r"\s+", " ", result.stderr)
     assert "Traceback" not in result.stderr
@@ -186,6 +187,13 @@ def test_help_is_quick() -> None:
     )
     times = [float(run_python("-c", code).stdout) for _ in range(3)]
     assert min(times) < 0.35
+
+
+def test_only_the_command_that_is_asked_for_has_the_options_of_the_recipe() -> None:
+    code = "from unrolled.cli.app import build; import sys; build({!r}); print('pydantic' in sys.modules)"
+    assert run_python("-c", code.format("")).stdout == "False\n"
+    assert run_python("-c", code.format("predict")).stdout == "False\n"
+    assert run_python("-c", code.format("train")).stdout == "True\n"
 
 
 def test_the_module_is_the_command() -> None:

@@ -310,17 +310,17 @@ def test_the_documents_hold_the_tables() -> None:
 def test_the_command(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from unrolled.cli.app import app
+    from unrolled.cli.app import build
 
     torch.save(nn.GRU(5, 3).state_dict(), tmp_path / "a.pt")
-    run = CliRunner().invoke(app, ["convert", str(tmp_path / "a.pt"), str(tmp_path / "a.onnx"), "--verify"])
+    run = CliRunner().invoke(build(), ["convert", str(tmp_path / "a.pt"), str(tmp_path / "a.onnx"), "--verify"])
     assert run.exit_code == 0, run.output
     assert "torch → onnx, 90 parameters" in run.output
     assert "from onnx itself" in run.output
-    run = CliRunner().invoke(app, ["convert", str(tmp_path / "a.pt"), str(tmp_path / "a.keras"), "--json"])
+    run = CliRunner().invoke(build(), ["convert", str(tmp_path / "a.pt"), str(tmp_path / "a.keras"), "--json"])
     assert json.loads(run.stdout)["difference"]["random"] < 1e-12
-    run = CliRunner().invoke(app, ["convert", str(tmp_path / "a.pt"), str(tmp_path / "a.npz"), "--to", "flax-nnx"])
+    run = CliRunner().invoke(build(), ["convert", str(tmp_path / "a.pt"), str(tmp_path / "a.npz"), "--to", "flax-nnx"])
     assert run.exit_code == 1
     assert "b_hn" in run.output
-    run = CliRunner().invoke(app, ["convert", str(tmp_path / "a.pt"), str(tmp_path / "a.npz"), "--to", "caffe"])
+    run = CliRunner().invoke(build(), ["convert", str(tmp_path / "a.pt"), str(tmp_path / "a.npz"), "--to", "caffe"])
     assert run.exit_code == 2

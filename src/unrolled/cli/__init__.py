@@ -3,7 +3,7 @@
     app       which commands there are
     commands  their arguments and what their help says
     guard     how errors become exit codes
-    options   one option for each field of the recipe
+    options   one option for each field of the recipe; completion gives them to the command that is asked for
     jobs      train, evaluate, predict, generate: what the commands do; translation, forecasting, compare, … likewise
     inputs    what `predict` reads: arguments, a file, standard input
     show      progress, tables, notes
@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
 
-    from unrolled.cli.app import app
+    from unrolled.cli.app import build
 
-    app(args=None if arguments is None else list(arguments), prog_name="unrolled")
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    asked = next((word for word in given if not word.startswith("-")), "")
+    build(asked)(args=given, prog_name="unrolled")

@@ -7,19 +7,26 @@ from typing import Annotated
 import typer
 
 from unrolled.cli.commands import learning, shipping, using
+from unrolled.cli.completion import complete
 
-app = typer.Typer(
-    name="unrolled",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
+__all__ = ["build"]
+
+COMMANDS = (
+    learning.demo,
+    learning.train,
+    learning.evaluate,
+    using.predict,
+    using.generate,
+    using.translate,
+    using.forecast,
+    using.stream,
+    learning.compare,
+    learning.inspect,
+    learning.lab,
+    shipping.convert,
+    shipping.export,
+    learning.doctor,
 )
-data_app = typer.Typer(no_args_is_help=True, help="Look at the data sets that come with the package.")
-app.add_typer(data_app, name="data")
-bench_app = typer.Typer(no_args_is_help=True, help="Measure, on this machine, what the documents claim.")
-app.add_typer(bench_app, name="bench")
 
 
 def _version(wanted: bool) -> None:
@@ -30,7 +37,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -48,22 +54,27 @@ def root(
     """
 
 
-for command in (
-    learning.demo,
-    learning.train,
-    learning.evaluate,
-    using.predict,
-    using.generate,
-    using.translate,
-    using.forecast,
-    using.stream,
-    learning.compare,
-    learning.inspect,
-    learning.lab,
-    shipping.convert,
-    shipping.export,
-    learning.doctor,
-):
-    app.command()(command)
-data_app.command("list")(learning.data_list)
-bench_app.command("memory")(learning.bench_memory)
+def build(asked: str | None = None) -> typer.Typer:
+    """The command line.
+
+    Args:
+        asked: the command that will run, the only one whose options are all there; None: of all commands.
+    """
+    app = typer.Typer(
+        name="unrolled",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    data = typer.Typer(no_args_is_help=True, help="Look at the data sets that come with the package.")
+    bench = typer.Typer(no_args_is_help=True, help="Measure, on this machine, what the documents claim.")
+    app.add_typer(data, name="data")
+    app.add_typer(bench, name="bench")
+    app.callback()(root)
+    for command in COMMANDS:
+        app.command()(complete(command) if asked in (None, command.__name__) else command)
+    data.command("list")(learning.data_list)
+    bench.command("memory")(learning.bench_memory)
+    return app

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from unrolled.cli.completion import ARGUMENTS
 from unrolled.errors import RecipeError, expected
 from unrolled.training.recipe import Recipe, read_toml
 from unrolled.training.recipe_checks import flag
@@ -23,8 +24,6 @@ from unrolled.training.recipe_checks import flag
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# The arguments TASK and DATA give these two; an option as well would be a second way to say the same.
-ARGUMENTS = ("task", "data")
 # Begins the parameter's name of a `--no-` twin; no field of the recipe can begin like this.
 NO = "no__"
 
@@ -54,32 +53,12 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def with_recipe_options(
-    names: Iterable[str] | None = None, *, without: Collection[str] = ARGUMENTS, defaults: bool = True
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: replace the parameter `**options` of a command by one option for each field of the recipe.
-
-    Args:
-        names: the fields; None: all.
-        without: fields that the command takes in another way.
-        defaults: whether the help tells the recipe's defaults, which a command with its own recipes does not use.
-    """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        wanted = list(Recipe.model_fields if names is None else names)
-        own = [
-            parameter
-            for parameter in inspect.signature(command, eval_str=True).parameters.values()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
-        taken = {parameter.name for parameter in own} | set(without)
-        fields = {name: Recipe.model_fields[name] for name in wanted if name not in taken}
-        made = [p for name, field in fields.items() for p in parameters_of(name, field, defaults)]
-        command.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in [*own, *made]}
-        return command
-
-    return decorate
+def parameters_of_recipe(
+    names: Iterable[str] | None, taken: Collection[str], defaults: bool
+) -> list[inspect.Parameter]:
+    """One option for each field of the recipe, but for those that are taken; `names` None: of all fields."""
+    wanted = [name for name in (Recipe.model_fields if names is None else names) if name not in taken]
+    return [one for name in wanted for one in parameters_of(name, Recipe.model_fields[name], defaults)]
 
 
 def parameters_of(name: str, field: FieldInfo, defaults: bool = True) -> list[inspect.Parameter]:

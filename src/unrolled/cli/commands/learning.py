@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from unrolled.cli.completion import recipe_options
 from unrolled.cli.guard import FormatOption, RunArgument, guarded
-from unrolled.cli.options import with_recipe_options
 
 
 @guarded
-@with_recipe_options(["epochs", "hidden", "seed", "device", "threads"], defaults=False)
+@recipe_options(["epochs", "hidden", "seed", "device", "threads"], defaults=False)
 def demo(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="speakers, tags, poems, plays, cities or weather.")
@@ -50,7 +50,7 @@ def data_list() -> None:
 
 
 @guarded
-@with_recipe_options()
+@recipe_options()
 def train(
     task: Annotated[
         str | None,
@@ -126,7 +126,7 @@ def evaluate(
 
 
 @guarded
-@with_recipe_options(without=("task", "data", "cell", "seed"))
+@recipe_options(without=("task", "data", "cell", "seed"))
 def compare(
     task: Annotated[str | None, typer.Argument(metavar="TASK", help="As for train.", show_default=False)] = None,
     data: Annotated[

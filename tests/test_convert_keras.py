@@ -235,6 +235,54 @@ def test_a_branch_is_refused(tmp_path: Path) -> None:
         convert.load(tmp_path / "model.keras")
 
 
+def refused(inputs: Any, outputs: Any, folder: Path) -> str:
+    """The message with which a functional model is refused."""
+    keras.Model(inputs, outputs).save(folder / "functional.keras")
+    with pytest.raises(ConvertError) as caught:
+        convert.load(folder / "functional.keras")
+    return str(caught.value)
+
+
+def test_what_a_call_passes_beside_its_input_is_refused(tmp_path: Path) -> None:
+    x, state = keras.Input((None, 5)), np.full((3, 3), 0.7, np.float32)
+    gru = L.GRU(3, name="g")(x, initial_state=keras.ops.convert_to_tensor(state))
+    message = refused(x, gru, tmp_path)
+    assert "g: initial_state: expected a call with the input alone, found a tensor" in message
+    assert "pass the state as hx" in message
+    mask = keras.ops.convert_to_tensor(np.arange(6)[None].repeat(3, 0) < 4)
+    assert "h: mask: expected" in refused(x, L.GRU(3, name="h")(x, mask=mask), tmp_path)
+    steps = L.LSTM(3, return_sequences=True)(x)
+    message = refused(x, L.GRU(2)(L.Dropout(0.5, name="d")(steps, training=True)), tmp_path)
+    assert "d: training: expected a call with the input alone, found True" in message
+    given = keras.Input((3,))
+    message = refused([x, given], L.GRU(3, name="k")(x, initial_state=given), tmp_path)
+    assert "a chain" in message or "k: initial_state" in message
+
+
+def test_a_call_that_says_the_usual_is_read(tmp_path: Path) -> None:
+    x = keras.Input((None, 5))
+    steps = L.LSTM(3, return_sequences=True)(x, training=False, mask=None, initial_state=None)
+    both_ways(keras.Model([x], [L.Dense(2)(L.Dropout(0.5)(steps, training=False))]), features(), tmp_path)
+
+
+def test_some_of_the_outputs_are_not_the_model(tmp_path: Path) -> None:
+    x = keras.Input((None, 5))
+    steps = L.LSTM(3, return_sequences=True, name="steps")(x)
+    final = L.Dense(2, name="final")(steps)
+    message = refused(x, [steps, final], tmp_path)
+    assert "outputs: expected what final gives, whole: final[0], found steps[0], final[0]" in message
+    assert "a model for each output" in message
+    assert "found final[0], steps[0]" in refused(x, {"a": final, "b": steps}, tmp_path)
+
+
+def test_a_pair_of_directions_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    x = keras.Input((None, 5))
+    pair = L.Bidirectional(L.LSTM(3), merge_mode=None, name="pair")(x)
+    both_ways(keras.Model(x, pair), features(), tmp_path)
+    for some in (pair[0], pair[1], [pair[1], pair[0]]):
+        assert "expected what pair gives, whole: pair[0], pair[1]" in refused(x, some, tmp_path)
+
+
 def test_a_mask_before_go_backwards_is_refused(tmp_path: Path) -> None:
     model = model_of(
         L.Embedding(7, 4, mask_zero=True), L.LSTM(3, go_backwards=True, return_sequences=True), L.Dense(2), ids=True

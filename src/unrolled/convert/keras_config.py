@@ -90,33 +90,101 @@ def chain(document: Any, where: str) -> list[LayerConfig]:
     layers = [layer_of(one, f"{where}: layer {number}") for number, one in enumerate(documents)]
     if model.kind != "Sequential":
         _check_chain(documents, layers, where)
+        _check_ends(model, layers, where)
     return layers
 
 
 def _check_chain(documents: list[Any], layers: list[LayerConfig], where: str) -> None:
+    """Each layer is called once, with the output of the layer before it and nothing else."""
     for number, document in enumerate(documents):
-        nodes = document.get("inbound_nodes")
-        sources = list(_histories(nodes))
+        nodes, name = document.get("inbound_nodes"), layers[number].name
+        sources = list(_histories(nodes, "args"))
         wanted = [] if number == 0 else [layers[number - 1].name]
         if sources != wanted:
             found = ", ".join(sources) or "nothing"
-            raise refuse(f"{where}: {layers[number].name}", f"input from {wanted or 'outside'} alone: a chain", found)
+            way_out = "If it is a chain, build it as keras.Sequential; else convert its layers one by one."
+            raise refuse(f"{where}: {name}", f"input from {wanted or 'outside'} alone: a chain", found, way_out)
+        for node in nodes if isinstance(nodes, list) else []:
+            _check_call(node if isinstance(node, dict) else {}, f"{where}: {name}")
 
 
-def _histories(node: Any, depth: int = 0) -> Iterator[str]:
-    """The layers whose outputs an inbound node takes."""
+def _check_call(node: dict[str, Any], where: str) -> None:
+    """Refuse what a call passes beside its input: mask, initial_state, training=True."""
+    extra = {f"argument {number}": value for number, value in enumerate(_listed(node.get("args"))[1:], 1)}
+    named = node.get("kwargs")
+    extra |= named if isinstance(named, dict) else {}
+    for name, value in extra.items():
+        if value is None or (name == "training" and value is False):
+            continue
+        way_out = {
+            "initial_state": "Build the model without it, and pass the state as hx.",
+            "mask": "Build the model without it, and pass lengths; keras.Sequential applies an embedding's mask.",
+        }.get(name, "Build the model without it.")
+        raise refuse(f"{where}: {name}", "a call with the input alone", _shown(value), way_out)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _shown(value: Any) -> str:
+    """What a call passes, without its numbers."""
+    sources = list(_histories(value))
+    if sources:
+        return "the output of " + ", ".join(sources)
+    return "a tensor" if isinstance(value, dict | list) else str(value)[:40]
+
+
+def _check_ends(model: LayerConfig, layers: list[LayerConfig], where: str) -> None:
+    """One input, which is the first layer's; as outputs all that the last layer gives, and nothing else."""
+    inputs, outputs = (list(_ends(model.get(key), f"{where}: {key}")) for key in ("input_layers", "output_layers"))
+    if inputs != [(layers[0].name, 0)]:
+        raise refuse(f"{where}: inputs", f"one, {layers[0].name}", _spelled(inputs), "Build a model for each input.")
+    last = layers[-1]
+    pair = last.kind == "Bidirectional" and last.get("merge_mode", "concat") is None
+    wanted = [(last.name, number) for number in range(2 if pair else 1)]
+    if outputs != wanted:
+        way_out = "Build a model for each output, keras.Model(model.input, output): each converts by itself."
+        raise refuse(
+            f"{where}: outputs", f"what {last.name} gives, whole: {_spelled(wanted)}", _spelled(outputs), way_out
+        )
+
+
+def _ends(value: Any, where: str, depth: int = 0) -> Iterator[tuple[str, int]]:
+    """The name and the output's number of each [name, node, number], however they are nested."""
+    items = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(items, list) or depth > 20:
+        raise ConvertError(expected(where, "lists of [layer, node, output]", type(value).__name__))
+    if len(items) == 3 and isinstance(items[0], str):
+        name, node, number = items
+        if node != 0 or isinstance(number, bool) or not isinstance(number, int):
+            raise refuse(f"{where}: {name}", "a layer that is called once", f"call {node}, output {number}")
+        yield name, number
+        return
+    for one in items:
+        yield from _ends(one, where, depth + 1)
+
+
+def _spelled(ends: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{name}[{number}]" for name, number in ends) or "none"
+
+
+def _histories(node: Any, only: str = "", depth: int = 0) -> Iterator[str]:
+    """The layers whose outputs an inbound node takes; of a call, under the key `only`."""
     if depth > 20:
         raise ConvertError(expected("inbound_nodes", "at most 20 levels", "more"))
     if isinstance(node, dict):
+        if only in node:
+            node = {only: node[only]}
         history = node.get("keras_history")
         if isinstance(history, list) and history:
             yield str(history[0])
             return
         for value in node.values():
-            yield from _histories(value, depth + 1)
+            yield from _histories(value, only, depth + 1)
     elif isinstance(node, list):
         for value in node:
-            yield from _histories(value, depth + 1)
+            yield from _histories(value, only, depth + 1)
 
 
 def paths(layers: Iterable[LayerConfig]) -> Iterator[str]:

@@ -283,6 +283,35 @@ def test_a_pair_of_directions_is_read_whole_or_not_at_all(tmp_path: Path) -> Non
         assert "expected what pair gives, whole: pair[0], pair[1]" in refused(x, some, tmp_path)
 
 
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_zeros_for_a_row_that_ends_in_padding_are_refused(cell: str, tmp_path: Path) -> None:
+    """With return_sequences=False Keras gives 0 there, where ours gives the last valid step."""
+    layer = recurrent(cell, zero_output_for_mask=True, name="final")
+    model = model_of(L.Embedding(7, 4, mask_zero=True), layer, ids=True)
+    assert not run(model, IDS)[0][0].any()
+    model.save(tmp_path / "model.keras")
+    with pytest.raises(ConvertError, match=r"final: zero_output_for_mask: expected False.*Set zero_output_for_mask"):
+        convert.load(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_zeros_in_the_padding_of_every_step_are_ours_too(final: bool, tmp_path: Path) -> None:
+    steps = L.GRU(3, return_sequences=True, zero_output_for_mask=True)
+    both = L.Bidirectional(L.GRU(3, zero_output_for_mask=True))
+    model = model_of(L.Embedding(7, 4, mask_zero=True), steps, *[both] * final, L.Dense(2), ids=True)
+    both_ways(model, IDS, tmp_path)
+
+
+def test_verify_draws_rows_with_padding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands past a row's end is compared: a stack that leaves something else there is found."""
+    model = model_of(L.Embedding(7, 4, mask_zero=True), L.LSTM(3, return_sequences=True), L.Dense(2), ids=True)
+    model.save(tmp_path / "model.keras")
+    assert convert.load(tmp_path / "model.keras", verify=True).conversion.verified["keras"] < 1e-6
+    monkeypatch.setattr("unrolled.convert.stack.hold_last", lambda out, *_, **_axes: out)
+    with pytest.raises(ConvertError, match="--verify"):
+        convert.load(tmp_path / "model.keras", verify=True)
+
+
 def test_a_mask_before_go_backwards_is_refused(tmp_path: Path) -> None:
     model = model_of(
         L.Embedding(7, 4, mask_zero=True), L.LSTM(3, go_backwards=True, return_sequences=True), L.Dense(2), ids=True

@@ -345,7 +345,7 @@ def _described(part: Part, name: str, dtype: str) -> dict[str, Any]:
 def _recurrent(unit: Unit, part: Recurrent, name: str, dtype: str, backwards: bool) -> dict[str, Any]:
     config = {"name": name, "trainable": True, "dtype": dtype, "units": unit.hidden_size}
     config |= {"return_sequences": part.every, "return_state": False, "go_backwards": backwards, "stateful": False}
-    config |= {"unroll": False, "zero_output_for_mask": not part.hold}
+    config |= {"unroll": False, "zero_output_for_mask": part.every and not part.hold}
     config |= {"use_bias": unit.b is not None, "activation": unit.nonlinearity}
     if unit.cell != "rnn":
         config["recurrent_activation"] = "sigmoid"

@@ -186,6 +186,10 @@ def _hold(parts: list[Part]) -> list[Part]:
     out: list[Part] = []
     for part in parts:
         if isinstance(part, Recurrent):
+            if masked and not part.every and not part.hold and len(part.units) == 1:
+                raise refuse(f"{part.units[0].where}: zero_output_for_mask", "False before a mask of id 0, where "
+                             "return_sequences=False", "True: Keras gives 0 for a row that ends in padding",
+                             "Set zero_output_for_mask=False, which gives the last valid step.")  # fmt: skip
             if masked and part.backwards and part.every:
                 raise refuse(part.units[0].where, "no mask before go_backwards, which would put the padding first",
                              "mask_zero=True", "Use Bidirectional, or mask_zero=False.")  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 from unrolled.convert.spec import ConvertError, Part, Recurrent, refuse
 from unrolled.errors import expected, require
 
-__all__ = ["Constant", "Data", "Moves", "Side", "Zero", "kind_of"]
+__all__ = ["Constant", "Data", "Moves", "Side", "Zero", "is_zero", "kind_of"]
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,27 @@ class Zero:
 
 @dataclass(frozen=True)
 class Side:
-    """What stands beside the stack: a state that is passed in or out, lengths, a mask, a computed shape."""
+    """What stands beside the stack.
+
+    kind    state: a state that the graph is given. lengths: those that it is given, or counts from its ids. padding
+            and mask: where ids are 0, and where they are not. final: a state that a node gives out. shape: all else.
+    source  the input that a state or lengths come from; "" where lengths are counted.
+    place   where a state is cut out of its input along the first axis; () for the whole of it.
+    axis    of lengths that are counted: the axis of the ids that they are counted along.
+    """
 
     kind: str
+    source: str = ""
+    place: tuple[int, ...] = ()
+    axis: str = ""
+
+
+FLOATS, INTEGERS = {1, 11}, {6, 7}  # of TensorProto: FLOAT and DOUBLE, INT32 and INT64
+
+
+def is_zero(value: Any) -> bool:
+    """Is it zeros, whatever goes into the graph?"""
+    return isinstance(value, Zero) or (isinstance(value, Constant) and not value.array.any())
 
 
 def kind_of(value: Any) -> str:
@@ -58,7 +76,6 @@ class Moves:
         self.where = where
         self.parts: list[Part] = []
         self.values: dict[str, Any] = {"": None}
-        self.padding: set[str] = set()  # values that say where ids are 0
 
     def _array(self, tensor: Any, name: str) -> np.ndarray:
         size = tensor.ByteSize()
@@ -125,7 +142,7 @@ class Moves:
 
     def _reshape(self, node: Any, given: list[Any], name: str) -> None:
         if not isinstance(given[0], Data):
-            self._set(node, Side("shape") if isinstance(given[0], Constant) else given[0])
+            self._set(node, Zero() if is_zero(given[0]) else Side("shape"))
             return
         x = given[0]
         if x.axes[-2:] != ("D", "H"):
@@ -145,6 +162,15 @@ class Moves:
             raise refuse(f"{self.where}: {name}", "one type of number throughout", f"a cast to {attributes.get('to')}")
         if node.op_type == "Dropout" and len(given) > 2 and isinstance(given[2], Constant) and given[2].array.any():
             raise refuse(f"{self.where}: {name}", "training_mode False", True)
+        if node.op_type == "Cast" and isinstance(given[0], Constant):
+            kind = self.onnx.helper.tensor_dtype_to_np_dtype(attributes["to"])
+            self._set(node, Constant(given[0].array.astype(kind)))
+            return
+        kinds = {"state": FLOATS, "lengths": INTEGERS}
+        if node.op_type == "Cast" and isinstance(given[0], Side) and given[0].kind in kinds:
+            exact = attributes.get("to") in kinds[given[0].kind]
+            self._set(node, given[0] if exact else Side("shape"))
+            return
         self._set(node, given[0])
 
     _identity = _dropout = _cast = _same
@@ -168,9 +194,11 @@ class Moves:
         self._set(node, Zero() if zero else Side("shape"))
 
     def _expand(self, node: Any, given: list[Any], name: str) -> None:
-        del name
-        zero = isinstance(given[0], Zero) or (isinstance(given[0], Constant) and not given[0].array.any())
-        self._set(node, Zero() if zero else Side("shape"))
+        if isinstance(given[0], Data):
+            raise refuse(f"{self.where}: {name}", "a chain", f"{node.op_type} of the value that flows")
+        self._set(node, Zero() if is_zero(given[0]) else Side("shape"))
+
+    _tile = _expand
 
     def _shape(self, node: Any, given: list[Any], name: str) -> None:
         del given, name
@@ -180,32 +208,61 @@ class Moves:
 
     def _pass(self, node: Any, given: list[Any], name: str) -> None:
         """Slices, splits and joins of states; of the data itself only the final states may be joined."""
-        first = given[0] if given else None
-        if isinstance(first, Data) and not first.final:
+        if given and isinstance(given[0], Data) and not given[0].final:
             raise refuse(f"{self.where}: {name}", "the whole value", f"{node.op_type} of it")
-        if all(isinstance(one, Constant) for one in given):
+        held = given if node.op_type == "Concat" else given[:1]
+        first = held[0] if held else None
+        if held and all(is_zero(one) for one in held):
+            self._all(node, Zero())
+        elif any(isinstance(one, Data) or one == Side("final") for one in held):
+            self._all(node, Side("final"))
+        elif node.op_type == "Unsqueeze" and isinstance(first, Side):
+            self._all(node, first)
+        elif node.op_type in ("Slice", "Split") and isinstance(first, Side) and first.kind == "state":
+            for number, output in enumerate(node.output):
+                place = number if node.op_type == "Split" else self._start(node, given)
+                self.values[output] = self._part(node, first, place)
+        else:
             self._all(node, Side("shape"))
-            return
-        joined = any(isinstance(one, Data) for one in given) or first == Side("state")
-        self._all(node, Side("state") if joined else first if isinstance(first, Zero | Side) else Side("shape"))
 
     _slice = _split = _concat = _unsqueeze = _pass
+
+    def _part(self, node: Any, state: Side, place: int | None) -> Side:
+        """The rows of a state for one layer, unless they are cut along another axis or from the end."""
+        if place is None or (node.op_type == "Split" and self._attributes(node).get("axis", 0) != 0):
+            return Side("shape")
+        return replace(state, place=(*state.place, place))
+
+    def _start(self, node: Any, given: list[Any]) -> int | None:
+        """Where a Slice along the first axis begins, if the file says it."""
+        said: dict[str, Any] = {"axes": [0], "steps": [1], **self._attributes(node)}
+        for key, value in zip(("starts", "ends", "axes", "steps"), given[1:], strict=False):
+            if value is not None:
+                said[key] = value.array.tolist() if isinstance(value, Constant) else None
+        if said["axes"] != [0] or said["steps"] != [1] or not said["starts"] or said["starts"][0] < 0:
+            return None
+        return int(said["starts"][0])
 
     def _equal(self, node: Any, given: list[Any], name: str) -> None:
         ids, other = given if isinstance(given[0], Data) else given[::-1]
         if not isinstance(ids, Data):
             self._all(node, Side("shape"))
             return
-        if self.parts or not isinstance(other, Constant) or other.array.any():
+        if ids.stage or len(ids.axes) != 2 or not isinstance(other, Constant) or other.array.any():
             raise refuse(f"{self.where}: {name}", "ids compared with 0, the padding", "another comparison")
-        self.padding.add(node.output[0])
-        self._set(node, Side("mask"))
+        self._set(node, Side("padding"))
 
     def _reducesum(self, node: Any, given: list[Any], name: str) -> None:
         if given[0] != Side("mask"):
             raise refuse(f"{self.where}: {name}", "the lengths counted from a mask of ids", kind_of(given[0]))
-        self._set(node, Side("lengths"))
+        axes = self._attributes(node).get("axes")
+        if len(given) > 1 and isinstance(given[1], Constant):
+            axes = given[1].array.tolist()
+        if not axes or len(axes) != 1 or axes[0] not in (-2, -1, 0, 1):
+            raise refuse(f"{self.where}: {name}", "a sum over the time axis of the ids", axes)
+        self._set(node, Side("lengths", axis=("first", "second")[axes[0]]))
 
     def _not(self, node: Any, given: list[Any], name: str) -> None:
         del name
-        self._set(node, given[0] if isinstance(given[0], Side) else Side("shape"))
+        turned = {Side("padding"): Side("mask"), Side("mask"): Side("padding")}
+        self._set(node, turned.get(given[0], Side("shape")) if isinstance(given[0], Side) else Side("shape"))

@@ -3,7 +3,8 @@
 Axes     a value's axes are tracked by name: input axes first and second, D directions, H hidden, F features. Which of
          the input's axes is time is settled by the first recurrent node.
 Refused  peepholes, clip, activations other than the defaults, input_forget, weights that are computed, an initial state
-         that is a constant other than zero, batch or time frozen into the graph, and every operator not listed here.
+         that is neither zeros nor an input, lengths that are not the same for every layer, batch or time frozen into
+         the graph, and every operator not listed here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from unrolled.convert.files import open_file, refuse_pickle
-from unrolled.convert.onnx_moves import Constant, Data, Moves, Side, Zero, kind_of
+from unrolled.convert.onnx_moves import Constant, Data, Moves, Side, Zero, is_zero, kind_of
 from unrolled.convert.onnx_nodes import level_of
 from unrolled.convert.options import Options
 from unrolled.convert.spec import ConvertError, Dense, Embedding, Network, Recurrent, refuse
@@ -55,7 +56,8 @@ class _Walk(Moves):
     def __init__(self, model: Any, where: str) -> None:
         super().__init__(where)
         self.graph = model.graph
-        self.used: set[str] = set()
+        self.lengths: list[Side | None] = []  # of each recurrent node
+        self.begun: dict[tuple[str, str], tuple[int, ...]] = {}  # where a state was last cut out of its input
         self.input_axes: tuple[str, ...] = ()
         self.time = ""
         self._weights()
@@ -88,7 +90,7 @@ class _Walk(Moves):
                     raise refuse(f"{self.where}: {value.name}", "ids (2 axes) or features (3 axes)", f"{rank} axes")
                 self.values[value.name] = Data(self.input_axes, 0)
             else:
-                self.values[value.name] = Side(kind)
+                self.values[value.name] = Side(kind, value.name)
         if not self.input_axes:
             raise ConvertError(expected(self.where, "an input of ids or features", "none"))
 
@@ -153,10 +155,16 @@ class _Walk(Moves):
             self.parts[-1] = replace(last, every=False)
         batch_first = self.time == "second" if options.batch_first is None else options.batch_first
         layer = only and (bool(whole) or raw)
-        notes = (
-            ["a row of length 0 keeps its initial state here; some runtimes give 0"] if "lengths" in self.used else []
-        )
+        notes = ["a row of length 0 keeps its initial state here; some runtimes give 0"] if any(self.lengths) else []
+        if self.lengths[0] is not None and not self.lengths[0].source:
+            self._count_from_ids()
         return Network(tuple(self.parts), batch_first, layer=layer, notes=tuple(notes))
+
+    def _count_from_ids(self) -> None:
+        first = self.parts[0]
+        if not isinstance(first, Embedding):
+            raise refuse(self.where, "lengths counted from the ids of an embedding", "no embedding")
+        self.parts[0] = replace(first, mask_zero=True)
 
     # recurrent nodes
 
@@ -171,35 +179,50 @@ class _Walk(Moves):
         if self.time and self.time != time:
             raise refuse(f"{self.where}: {name}", "the same time axis as the layer before", "the other one")
         self.time = time
-        for value, what in zip(given[4:7], ("sequence_lens", "initial_h", "initial_c"), strict=True):
-            self._check_side(value, f"{self.where}: {name}: {what}", what)
+        self._check_lengths(given[4], f"{self.where}: {name}: sequence_lens")
+        for number, what in ((5, "initial_h"), (6, "initial_c")):
+            if not is_zero(given[number]) and given[number] is not None:
+                self._check_state(given[number], f"{self.where}: {name}: {what}", what, node.input[number])
         arrays = [one.array if isinstance(one, Constant) else one for one in (*given[1:4], given[7])]
         if any(isinstance(one, Side | Data | Zero) for one in arrays):
             raise refuse(f"{self.where}: {name}", "weights that are constants", "computed ones")
-        if not (isinstance(given[4], Constant) or given[4] is None):
-            self.used.add("lengths")
         self.parts.append(level_of(node.op_type, attributes, arrays, f"{self.where}: {name}"))
         stage = len(self.parts)
         y, h = ((batch, time, "D", "H"), (batch, "D", "H")) if layout else ((time, "D", batch, "H"), ("D", batch, "H"))
-        outs = [Data(y, stage), Data(h, stage, final=True), Side("state")]
+        outs = [Data(y, stage), Data(h, stage, final=True), Side("final")]
         for output, value in zip(node.output, outs, strict=False):
             if output:
                 self.values[output] = value
 
     _rnn = _lstm = _gru = _recurrent
 
-    def _check_side(self, value: Any, where: str, what: str) -> None:
-        if value is None or isinstance(value, Zero | Side):
-            return
-        if isinstance(value, Constant):
-            if what == "sequence_lens":
-                way_out = "Make it an input of the graph, or leave it out."
-                raise refuse(where, "an input, not numbers frozen into the file", value.array.tolist()[:8], way_out)
-            if value.array.any():
-                way_out = "Make it an input of the graph: then it is passed as hx."
-                raise refuse(where, "zeros or an input", "a constant that is not zero", way_out)
-            return
-        raise refuse(where, "zeros or an input", "a value computed from the data")
+    def _check_lengths(self, value: Any, where: str) -> None:
+        """One input of lengths for every layer, or none: that is what a module of ours can be called with."""
+        if value is not None and not (isinstance(value, Side) and value.kind == "lengths"):
+            found = "numbers frozen into the graph" if isinstance(value, Constant | Zero) else "computed ones"
+            raise refuse(where, "an input of the graph", found, "Make it an input of the graph, or leave it out.")
+        if value is not None and value.axis not in ("", self.time):
+            raise refuse(where, "lengths counted along time", "a count along the batch")
+        if self.lengths and value != self.lengths[0]:
+            said = [one and (one.source or "counted from the ids") for one in (self.lengths[0], value)]
+            way_out = "Give every recurrent node the same lengths, or none."
+            raise refuse(where, f"{said[0] or 'none'}, as in the layer before", said[1] or "none", way_out)
+        self.lengths.append(value)
+
+    def _check_state(self, value: Any, where: str, what: str, called: str) -> None:
+        """An input, whole or cut into its layers in their order; zeros have passed."""
+        if not (isinstance(value, Side) and value.kind == "state"):
+            names = {Constant: "a constant that is not zero", Data: "a value computed from the data"}
+            found = names.get(type(value), "a value that the graph computes")
+            if value == Side("final"):
+                found = "the final state of another node"
+            way_out = "Make it an input of the graph: then it is passed as hx."
+            raise refuse(where, "zeros or an input", f"{called!r}, {found}", way_out)
+        before = self.begun.get((what, value.source))
+        if before is not None and (before or value.place) and value.place <= before:
+            found = f"rows from {list(value.place)} after rows from {list(before)}"
+            raise refuse(where, f"{value.source} cut into layers from first to last", found)
+        self.begun[what, value.source] = value.place
 
     # embedding and dense layers
 
@@ -209,7 +232,7 @@ class _Walk(Moves):
         if isinstance(table, Constant) and isinstance(index, Data):
             if axis != 0 or table.array.ndim != 2 or index.stage or len(index.axes) != 2 or self.parts:
                 raise refuse(f"{self.where}: {name}", "an embedding (tokens, features) at the start", "another Gather")
-            self.parts.append(Embedding(table.array, mask_zero=bool(self.padding)))
+            self.parts.append(Embedding(table.array))
             self._set(node, Data((*index.axes, "F"), 1))
         elif isinstance(table, Data) and isinstance(index, Constant):
             self._pick(node, self._here(table, name), axis, index.array, name)
@@ -224,7 +247,7 @@ class _Walk(Moves):
         kept = (*x.axes[:axis], *x.axes[axis:][1:]) if index.ndim == 0 else x.axes
         if chosen == "D" and one and index.size == 1:
             self._set(node, replace(x, axes=kept))
-        elif chosen == self.time and one and index.ndim == 0 and int(index) == -1 and "lengths" not in self.used \
+        elif chosen == self.time and one and index.ndim == 0 and int(index) == -1 and not any(self.lengths) \
                 and isinstance(last, Recurrent) and not last.reverse:  # fmt: skip
             self._set(node, replace(x, axes=kept, final=True))
         else:

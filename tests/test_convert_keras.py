@@ -312,6 +312,28 @@ def test_verify_draws_rows_with_padding(tmp_path: Path, monkeypatch: pytest.Monk
         convert.load(tmp_path / "model.keras", verify=True)
 
 
+BEFORE = {
+    "first": lambda: [L.Dense(4, activation="tanh"), L.LSTM(3), L.Dense(4, activation="relu"), L.Dense(2)],
+    "of one width": lambda: [L.Dense(5), L.LSTM(5, return_sequences=True)],
+    "between": lambda: [L.LSTM(5, return_sequences=True), L.Dense(5, name="middle"), L.GRU(5), L.Dense(5)],
+    "between, narrow": lambda: [L.LSTM(3, return_sequences=True), L.TimeDistributed(L.Dense(2)), L.GRU(4)],
+}
+
+
+@pytest.mark.parametrize("place", BEFORE)
+def test_a_dense_layer_before_a_recurrent_one(place: str, tmp_path: Path) -> None:
+    """Keras and our own files hold it; the others name it, whether the widths fit or not."""
+    module = both_ways(model_of(*BEFORE[place]()), features(), tmp_path)
+    convert.save(module, tmp_path / "own.safetensors", "unrolled")
+    assert_same(ours(convert.load(tmp_path / "own.safetensors"), features()), ours(module, features()), tolerance=0)
+    assert convert.load(tmp_path / "model.keras", verify=True).conversion.verified["keras"] < 1e-6
+    for name, target in (("m.onnx", None), ("m.npz", "haiku"), ("m.pt", "torch"), ("m.weights.h5", None)):
+        with pytest.raises(ConvertError, match="expected dense layers after the last recurrent one") as caught:
+            convert.convert(tmp_path / "model.keras", tmp_path / name, write=target)
+        assert "unrolled, which hold it" in str(caught.value)
+        assert "array" not in str(caught.value)
+
+
 def test_a_mask_before_go_backwards_is_refused(tmp_path: Path) -> None:
     model = model_of(
         L.Embedding(7, 4, mask_zero=True), L.LSTM(3, go_backwards=True, return_sequences=True), L.Dense(2), ids=True

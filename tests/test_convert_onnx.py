@@ -338,6 +338,22 @@ def test_what_torch_exports(cell: str, shape: str, tmp_path: Path) -> None:
     assert_same(module(torch.from_numpy(features()))[0], layer(torch.from_numpy(features()))[0])
 
 
+@pytest.mark.parametrize("width", [INPUTS, 2])
+def test_a_dense_layer_before_a_recurrent_one_is_read(width: int, tmp_path: Path) -> None:
+    """The input that is drawn for the check is as wide as the dense layer takes it, not as the LSTM does."""
+    torch.manual_seed(2)
+    dense, lstm = nn.Linear(INPUTS, width), nn.LSTM(width, 4)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        x = torch.from_numpy(features())
+        model, axes = nn.Sequential(dense, nn.Tanh(), lstm), {"x": {0: "t", 1: "b"}}
+        torch.onnx.export(model, (x,), tmp_path / "m.onnx", input_names=["x"], dynamic_axes=axes, dynamo=False)
+        module = convert.load(tmp_path / "m.onnx", verify=True)
+        assert_same(module(x), lstm(torch.tanh(dense(x)))[0])
+    with pytest.raises(ConvertError, match=r"part 0: expected dense layers after.*in ONNX files.*Choose keras"):
+        convert.save(module, tmp_path / "again.onnx")
+
+
 def test_operators_beside_the_stack_are_refused(tmp_path: Path) -> None:
     path = node_model(tmp_path / "a.onnx", "LSTM")
     model = onnx.load(path)

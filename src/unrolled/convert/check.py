@@ -205,7 +205,8 @@ def _draw_input(network: Network, rng: np.random.Generator) -> np.ndarray:
     if isinstance(first, Embedding):
         low = 1 if first.mask_zero and len(first.weight) > 1 else 0
         return rng.integers(low, len(first.weight), size=(ROWS, STEPS))
-    return rng.normal(size=(ROWS, STEPS, network.units[0].input_size))
+    width = first.units[0].input_size if isinstance(first, Recurrent) else first.weight.shape[0]
+    return rng.normal(size=(ROWS, STEPS, width))
 
 
 Runner = Callable[[Unit, np.ndarray, State], tuple[np.ndarray, list[np.ndarray]]]

@@ -183,7 +183,7 @@ def _with_structure_of(network: Network, written: Network) -> Network:
     A file of bare weights does not hold the structure; one that does must hold the same.
     """
     parts: list[Part] = []
-    for ours, theirs in zip(network.parts, written.parts, strict=True):
+    for number, (ours, theirs) in enumerate(zip(network.parts, written.parts, strict=True)):
         if isinstance(ours, Recurrent) and isinstance(theirs, Recurrent) and len(ours.units) == len(theirs.units):
             parts.append(replace(ours, units=theirs.units))
         elif isinstance(ours, Dense) and isinstance(theirs, Dense):
@@ -191,7 +191,9 @@ def _with_structure_of(network: Network, written: Network) -> Network:
         elif isinstance(ours, Embedding) and isinstance(theirs, Embedding):
             parts.append(replace(theirs, mask_zero=ours.mask_zero))
         else:
-            raise ConvertError(expected("self-check", f"the part {ours}", f"{theirs}", "Nothing was written."))
+            kinds = [type(part).__name__.lower() for part in (ours, theirs)]
+            way_out = "Nothing was written."
+            raise ConvertError(expected(f"self-check: part {number}", f"a part that is {kinds[0]}", kinds[1], way_out))
     return replace(network, parts=tuple(parts))
 
 

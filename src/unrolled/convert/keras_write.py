@@ -14,7 +14,7 @@ from unrolled.bundle import write_atomically
 from unrolled.conventions import find
 from unrolled.convert import keras_config as config
 from unrolled.convert.keras_files import layer_names
-from unrolled.convert.options import Options
+from unrolled.convert.options import Options, check_heads
 from unrolled.convert.packing import pack
 from unrolled.convert.spec import ConvertError, Dense, Embedding, Network, Part, Unit, refuse
 from unrolled.errors import expected, require
@@ -36,6 +36,8 @@ def write(network: Network, path: Path, options: Options) -> None:
         if part.reverse:
             raise refuse(part.units[0].where, "go_backwards, which leaves the output in reading order, or forward",
                          "a reverse reading put back in order", "Keras has no such layer: use ONNX.")  # fmt: skip
+    if path.name.endswith(".h5"):
+        check_heads(network, ".weights.h5", "Choose .keras or unrolled, which hold it.")
     names = list(layer_names(network.parts))
     weights = _h5(network.parts, names)
     if path.name.endswith(".h5"):

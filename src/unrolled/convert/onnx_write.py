@@ -15,7 +15,7 @@ import numpy as np
 
 from unrolled.bundle import write_atomically
 from unrolled.convert.onnx import OPSET, Graph, add_levels
-from unrolled.convert.options import Options
+from unrolled.convert.options import Options, check_heads
 from unrolled.convert.spec import ConvertError, Dense, Embedding, Network, Part, Recurrent, refuse
 from unrolled.errors import expected, require
 
@@ -40,6 +40,7 @@ def model_of(network: Network, options: Options | None = None) -> Any:
     """The model as onnx's ModelProto, checked by onnx."""
     onnx = require("onnx", "export")
     options = options or Options()
+    check_heads(network, "ONNX", "Choose keras or unrolled, which hold it.")
     graph = Graph()
     kind = onnx.helper.np_dtype_to_tensor_dtype(network.units[0].W.dtype)
     inputs, outputs = [_input(onnx, network, kind)], []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from unrolled.convert.spec import Dense, Embedding, Network, Part, refuse
+from unrolled.convert.spec import Dense, Embedding, Network, Part, Recurrent, refuse
 from unrolled.errors import RecipeError, expected
 
 __all__ = ["ACCEPTABLE", "Options"]
@@ -55,6 +55,19 @@ class Options:
         return options
 
 
+def check_heads(network: Network, target: str, choice: str) -> None:
+    """Refuse a dense layer before a recurrent one.
+
+    Raises:
+        ConvertError: `target` holds dense layers after the recurrent ones only.
+    """
+    last = max(number for number, part in enumerate(network.parts) if isinstance(part, Recurrent))
+    for part in network.parts[:last]:
+        if isinstance(part, Dense):
+            wanted = f"dense layers after the last recurrent one only in {target} files"
+            raise refuse(part.where, wanted, "one before a recurrent layer", choice)
+
+
 def without_structure(network: Network, target: str, options: Options) -> Network:
     """The network as a file of bare weights can hold it: plain layers, at most one linear head.
 
@@ -76,6 +89,7 @@ def without_structure(network: Network, target: str, options: Options) -> Networ
                     name,
                     names + ".",
                 )
+    check_heads(network, target, "Choose keras or unrolled, which hold it.")
     dense = [part for part in network.parts if isinstance(part, Dense)]
     if len(dense) > 1:
         raise refuse(dense[1].where, f"at most one dense head in a {target} file", len(dense), names + ".")

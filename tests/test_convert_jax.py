@@ -99,6 +99,17 @@ def test_two_directions(folder: Path) -> None:
     assert_same(out, arrays(folder / "linen both.out.npz")["out"])
 
 
+def test_what_a_tree_does_not_say_is_noted(folder: Path) -> None:
+    """RNN(reverse=True) leaves no trace in the weights: the reader says that it took a forward reading."""
+    (note,) = convert.load(folder / "linen both.npz").conversion.notes
+    for word in ("RNN(reverse=False)", "activation_fn=tanh", "the directions are concatenated", "every step's output"):
+        assert word in note
+    (note,) = convert.load(folder / "haiku whole.npz", head="every").conversion.notes
+    assert "each layer reads forward" in note
+    assert "a linear head" in note
+    assert "every step" not in note  # it was asked for
+
+
 @pytest.mark.parametrize(("name", "head"), [("linen", "every"), ("nnx", "last"), ("haiku", "every")])
 def test_a_whole_model(name: str, head: str, folder: Path, tmp_path: Path) -> None:
     path = folder / f"{name} whole.npz"

@@ -334,6 +334,55 @@ def test_a_dense_layer_before_a_recurrent_one(place: str, tmp_path: Path) -> Non
         assert "array" not in str(caught.value)
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])
+def test_half_precision_is_noted(policy: str, tmp_path: Path) -> None:
+    options = {"dtype": policy, "recurrent_initializer": "glorot_uniform"}  # torch has no orthogonal start in halves
+    both = L.Bidirectional(L.LSTM(3, return_sequences=True, name="both", **options))
+    model = model_of(both, L.GRU(2, name="top", **options), L.Dense(2))
+    model.save(tmp_path / "model.keras")
+    notes = convert.load(tmp_path / "model.keras").conversion.notes
+    half = policy.removeprefix("mixed_")
+    for name in ("forward_both", "backward_both", "top"):
+        assert sum(note.startswith(f"{name}: Keras computes it in {half} (policy {policy})") for note in notes) == 1
+    assert not any(note.startswith("dense") for note in notes)
+
+
+def test_a_difference_of_half_precision_is_explained(tmp_path: Path) -> None:
+    model_of(L.LSTM(3, dtype="mixed_bfloat16", name="low")).save(tmp_path / "model.keras")
+    with pytest.raises(ConvertError, match=r"--verify: expected.*low: Keras computes it in bfloat16"):
+        convert.load(tmp_path / "model.keras", verify=True)
+
+
+def test_bfloat16_weights_and_a_quantized_policy_are_refused(tmp_path: Path) -> None:
+    model_of(L.LSTM(3, dtype="bfloat16", name="low")).save(tmp_path / "model.keras")
+    with pytest.raises(ConvertError, match=r"layers/lstm/cell/vars/0: expected numbers.*bfloat16: save the model with"):
+        convert.load(tmp_path / "model.keras")
+    model = model_of(L.LSTM(3), L.Dense(2, name="head"))
+    model.quantize("int8")
+    model.save(tmp_path / "model.keras")
+    with pytest.raises(ConvertError, match=r"int8"):
+        convert.load(tmp_path / "model.keras")
+
+
+def test_weights_alone_say_what_was_taken(tmp_path: Path) -> None:
+    """go_backwards is in no file of weights: the reader names it, and what else the default is."""
+    backwards = model_of(L.GRU(3, go_backwards=True, return_sequences=True))
+    backwards.save_weights(tmp_path / "one.weights.h5")
+    (note,) = convert.load(tmp_path / "one.weights.h5").conversion.notes
+    for word in ("go_backwards=False", "return_sequences=True", "activation='tanh'", "recurrent_activation='sigmoid'"):
+        assert word in note
+    assert ".keras file" in note
+    assert not any(word in note for word in ("merge_mode", "mask_zero", "Dense"))
+    model_of(
+        L.Embedding(7, 4), L.Bidirectional(L.SimpleRNN(3)), L.Dense(2), ids=True
+    ).save_weights(tmp_path / "whole.weights.h5")  # fmt: skip
+    (note,) = convert.load(tmp_path / "whole.weights.h5", nonlinearity="tanh", head="last").conversion.notes
+    for word in ("go_backwards=False", "merge_mode='concat'", "mask_zero=False", "activation='linear' in Dense"):
+        assert word in note
+    assert not any(word in note for word in ("return_sequences", "recurrent_activation"))
+    assert not convert.save(layer_of("gru"), tmp_path / "ours.weights.h5").notes  # a writer knows
+
+
 def test_a_mask_before_go_backwards_is_refused(tmp_path: Path) -> None:
     model = model_of(
         L.Embedding(7, 4, mask_zero=True), L.LSTM(3, go_backwards=True, return_sequences=True), L.Dense(2), ids=True

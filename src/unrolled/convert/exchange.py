@@ -158,7 +158,8 @@ def _write(network: Network, path: Path, target: str, options: Options, source: 
         if verify:
             report = _verified(report, {target: (draft, written)}, module)
         draft.replace(path)
-    notes = tuple(dict.fromkeys((*network.notes, *read_back.notes)))
+    known = read_back.notes if target == "onnx" else ()  # what weights alone do not say is known here
+    notes = tuple(dict.fromkeys((*network.notes, *known)))
     if target == "onnx" and network.units[0].W.dtype != np.float32:
         notes += (f"the weights are {network.units[0].W.dtype}: ONNX Runtime's recurrent nodes may take float32 only",)
     return replace(report, notes=(*notes, *(note for note in report.notes if note not in notes)))

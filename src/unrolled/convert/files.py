@@ -306,7 +306,9 @@ def _read_dataset(item: Any, name: str, size: int) -> np.ndarray:
         raise ConvertError(expected(name, "a tensor in this file", "one that is stored in another"))
     count = int(np.prod(item.shape, dtype=object)) if item.shape is not None else 0
     if item.dtype.kind not in "fiub":
-        raise ConvertError(expected(name, "numbers", item.dtype))
+        halved = item.dtype.kind == "V" and item.dtype.itemsize == 2  # how Keras keeps what NumPy has no type for
+        way_out = "Two bytes of no kind are bfloat16: save the model with dtype='float32'." if halved else ""
+        raise ConvertError(expected(name, "numbers", item.dtype, way_out))
     if count * item.dtype.itemsize > size:
         raise ConvertError(expected(name, f"at most the {size} bytes that are left of the file", item.shape))
     return np.asarray(item[()])

@@ -234,6 +234,27 @@ def check_recurrent(layer: LayerConfig, options: Options, notes: list[str]) -> N
     notes += [f"{layer.name}: {key} {rate} acts in training only, and is left out" for key, rate in rates.items()]
 
 
+def note_dtype(layer: LayerConfig, notes: list[str]) -> None:
+    """A note where Keras computes in half precision; ours computes in the type of the weights.
+
+    Raises:
+        ConvertError: a policy of another kind, such as a quantized one.
+    """
+    policy: Any = layer.get("dtype")
+    if isinstance(policy, dict):
+        options = policy.get("config")
+        policy = (options.get("name") if isinstance(options, dict) else None) or policy.get("class_name")
+    if policy in (None, "float32", "float64"):
+        return
+    half = str(policy).removeprefix("mixed_")
+    if half not in ("float16", "bfloat16"):
+        way_out = "Save the model under one of them, from before it was quantized."
+        wanted = "a policy of float32, float64, float16, bfloat16, mixed_float16 or mixed_bfloat16"
+        raise refuse(f"{layer.name}: dtype", wanted, repr(policy), way_out)
+    notes.append(f"{layer.name}: Keras computes it in {half} (policy {policy}), ours in the type of the weights: "
+                 f"the results differ by the rounding of {half}")  # fmt: skip
+
+
 def nonlinearity(layer: LayerConfig) -> str:
     """tanh or relu for a SimpleRNN; tanh for the others, where it has been checked."""
     found = word(layer.get("activation", "tanh"))

@@ -20,7 +20,7 @@ from unrolled.conventions import find
 from unrolled.convert import keras_config as config
 from unrolled.convert.files import parse_json, read_h5, refuse_pickle, zip_members
 from unrolled.convert.keras_config import LayerConfig
-from unrolled.convert.named import Found, Tree, assemble
+from unrolled.convert.named import Found, Tree, assemble, assumed
 from unrolled.convert.options import Options
 from unrolled.convert.packing import unpack
 from unrolled.convert.spec import MERGES, ConvertError, Dense, Embedding, Network, Part, Recurrent, Unit, refuse
@@ -92,6 +92,12 @@ def _part(layer: LayerConfig, path: str, tree: Tree, options: Options, notes: li
         if layer.kind not in ("InputLayer", "Identity"):
             notes.append(f"{where}: {layer.kind} acts in training only, and is left out")
         return None
+    if layer.kind == "TimeDistributed":
+        layer, path = layer.inner("layer"), f"{path}/layer"
+        if layer.kind != "Dense":
+            raise refuse(where, "TimeDistributed of Dense", layer.kind)
+    if layer.kind != "Bidirectional":
+        config.note_dtype(layer, notes)
     if layer.kind in ("Activation", "Softmax", "ReLU"):
         return config.activation_of(layer)
     if layer.kind == "Embedding":
@@ -100,8 +106,6 @@ def _part(layer: LayerConfig, path: str, tree: Tree, options: Options, notes: li
         if weight.shape != wanted:
             raise ConvertError(expected(f"{where}: embeddings", f"{wanted} (tokens, features)", weight.shape))
         return Embedding(weight, bool(layer.get("mask_zero", False)))
-    if layer.kind == "TimeDistributed":
-        layer, path = layer.inner("layer"), f"{path}/layer"
     if layer.kind == "Dense":
         kernel = tree.take(f"{path}/vars/0")
         bias = tree.take(f"{path}/vars/1") if layer.get("use_bias", True) else None
@@ -126,6 +130,7 @@ def _bidirectional(layer: LayerConfig, path: str, tree: Tree, options: Options, 
     for inner in (forward, backward):
         if inner.kind not in CELLS or inner.kind != forward.kind:
             raise refuse(layer.name, "two of SimpleRNN, LSTM or GRU", f"{forward.kind} and {backward.kind}")
+        config.note_dtype(inner, notes)
     if forward.flag("go_backwards") == backward.flag("go_backwards"):
         raise refuse(f"{layer.name}: go_backwards", "one layer forward and one backward", "two alike")
     for name in ("return_sequences", "units"):
@@ -218,7 +223,20 @@ def _weights_alone(tree: Tree, options: Options) -> Network:
             kernel = tree.take(path)
             bias = tree.take(f"{parent}/1") if f"{parent}/1" in tree else None
             found.dense.append((path, make_dense(kernel, bias, path)))
-    return assemble(found, tree, options, batch_first=True)
+    return assumed(assemble(found, tree, options, batch_first=True), options, _DEFAULTS, _BUILT_OTHERWISE)
+
+
+_DEFAULTS = {
+    "forward": "go_backwards=False",
+    "gates": "activation='tanh', recurrent_activation='sigmoid'",
+    "merge": "merge_mode='concat'",
+    "every": "return_sequences=True in the last layer",
+    "mask": "mask_zero=False",
+    "head": "activation='linear' in Dense",
+}
+_BUILT_OTHERWISE = (
+    "Was the model built otherwise, convert its .keras file, which says them; head='last' is the final step."
+)
 
 
 def _named(prefix: str) -> str:

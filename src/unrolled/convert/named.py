@@ -7,7 +7,7 @@ Order    names with numbers are counted (layer 2 before layer 10); two direction
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from unrolled.errors import expected
 
 T = TypeVar("T")
 
-__all__ = ["Found", "Tree", "assemble", "direction_of"]
+__all__ = ["Found", "Tree", "assemble", "assumed", "direction_of"]
 
 _FORWARD = re.compile(r"(?:^|(?<=_))(forward|fwd|fw)(?=_|\d|$)")
 _BACKWARD = re.compile(r"(?:^|(?<=_))(backward|bwd|bw|reverse)(?=_|\d|$)")
@@ -125,6 +125,25 @@ def assemble(found: Found, tree: Tree, options: Options, *, batch_first: bool) -
     bare = len(parts) == len(levels) and levels[-1] is parts[-1]
     batch_first = batch_first if options.batch_first is None else options.batch_first
     return Network(tuple(parts), batch_first, layer=bare)
+
+
+def assumed(network: Network, options: Options, names: Mapping[str, str], way_out: str) -> Network:
+    """The network with a note of all that its file of weights alone does not say and was not asked for.
+
+    `names` holds the framework's words: forward, rnn, gates, merge, every, mask, head, each where it applies.
+    """
+    cells = {unit.cell for unit in network.units}
+    applies = {
+        "forward": True,
+        "rnn": "rnn" in cells,
+        "gates": bool(cells - {"rnn"}),
+        "merge": any(len(part.units) == 2 for part in network.recurrent),
+        "every": options.head is None,
+        "mask": isinstance(network.parts[0], Embedding),
+        "head": isinstance(network.parts[-1], Dense),
+    }
+    said = "; ".join(name for key, name in names.items() if applies[key])
+    return network.noted(f"the file holds weights alone, and these were taken: {said}. {way_out}")
 
 
 def _head_reads(options: Options, name: str) -> bool:

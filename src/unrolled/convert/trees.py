@@ -16,7 +16,7 @@ import numpy as np
 
 from unrolled.conventions import LAYOUTS, Layout
 from unrolled.convert.files import read_tensors, write_npz, write_safetensors
-from unrolled.convert.named import Found, Tree, assemble, direction_of
+from unrolled.convert.named import Found, Tree, assemble, assumed, direction_of
 from unrolled.convert.options import Options, without_structure
 from unrolled.convert.packing import pack, unpack
 from unrolled.convert.spec import ConvertError, Dense, Embedding, Network, Recurrent, Unit, refuse
@@ -107,7 +107,23 @@ def read(framework: str, path: Path, options: Options) -> Network:
     for prefix, name in _cells(framework, tree):
         found.units.append((prefix, _unit(_LAYOUTS[name], prefix, tree, options)))
     _rest(framework, tree, found)
-    return assemble(found, tree, options, batch_first=_BATCH_FIRST.get(framework, False))
+    network = assemble(found, tree, options, batch_first=_BATCH_FIRST.get(framework, False))
+    return assumed(network, options, _ASSUMED | _ASSUMED_BY.get(framework, {}), _BUILT_OTHERWISE)
+
+
+_ASSUMED = {
+    "forward": "each layer reads forward, but the backward one of two directions",
+    "merge": "the directions are concatenated",
+    "every": "every step's output",
+    "head": "a linear head",
+}
+_FLAX = {
+    "forward": "RNN(reverse=False)",
+    "rnn": "SimpleCell(activation_fn=tanh)",
+    "gates": "gate_fn=sigmoid, activation_fn=tanh",
+}
+_ASSUMED_BY = {"flax-linen": _FLAX, "flax-nnx": _FLAX, "tf1": {"gates": "activation=tanh"}}
+_BUILT_OTHERWISE = "Does the model read backwards, turn its input and output in time; head='last' is the final step."
 
 
 def _cells(framework: str, tree: Tree) -> Iterator[tuple[str, str]]:

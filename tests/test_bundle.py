@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
+import time
 
 import numpy as np
 import pytest
@@ -149,3 +151,32 @@ def test_headers_that_do_not_fit_their_weights(changes, tmp_path):
     bundle.save(tmp_path / "m", TENSORS, {"recipe": recipe, "task": TASK | changes.get("task", {})})
     with pytest.raises(BundleError, match="weights that fit their recipe"):
         Trained.load(tmp_path / "m")
+
+
+def test_what_a_killed_writer_left_goes_at_the_next_start(tmp_path, monkeypatch):
+    """Old ones of this very file; not those at work, of other files, or of other kinds."""
+    begun = []
+    monkeypatch.setattr(bundle, "_swept", set())
+    monkeypatch.setattr(bundle.os, "replace", lambda name, _: begun.append(name) or (_ for _ in ()).throw(SystemExit))
+    monkeypatch.setattr(bundle.Path, "unlink", lambda *_, **__: None)  # killed: nothing is tidied up
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            bundle.write_atomically(tmp_path / "K.state", b"1")
+    monkeypatch.undo()
+    monkeypatch.setattr(bundle, "_swept", set())
+    assert len(list(tmp_path.iterdir())) == 3
+    kept = [".K.state.settings", ".K.state.part", ".K.state2.abcdefgh.part", ".Kxstate.abcdefgh.part", "K.state.part"]
+    for name in kept:
+        (tmp_path / name).write_bytes(b"somebody's")
+    old = time.time() - 2 * bundle.LONGEST_WRITE
+    for path in (*begun[:2], *(tmp_path / name for name in kept)):
+        os.utime(path, (old, old))
+    bundle.write_atomically(tmp_path / "K.state", b"2")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*kept, "K.state", os.path.basename(begun[2])}  # the last may still be at work
+    os.utime(begun[2], (old, old))
+    bundle.write_atomically(tmp_path / "K.state", b"3")
+    assert os.path.exists(begun[2])  # looked for once a process
+    monkeypatch.setattr(bundle, "_swept", set())
+    bundle.write_atomically(tmp_path / "K.state", b"4")
+    assert {path.name for path in tmp_path.iterdir()} == {*kept, "K.state"}

@@ -194,3 +194,27 @@ def test_bytes_changed_at_random(data: st.DataObject, bundles: Any, tmp_path: Pa
         content[where] = data.draw(st.integers(0, 255))
     path.write_bytes(content[: data.draw(st.one_of(st.just(len(content)), st.integers(0, len(content))))])
     fails_at_once(path)
+
+
+def test_a_million_tensors_are_counted_before_they_are_read(bundles: Any, tmp_path: Path) -> None:
+    """However their keys are spelled; and a long text of ours beside a few tensors is no such header."""
+    for name, kind in (("w{}", "dtype"), ("w{}\\\\", "dtype"), ("{}", "dt\\u0079pe")):
+        entry = f'"{name}":{{"{kind}":"F32","shape":[0],"data_offsets":[0,0]}}'
+        entry = entry.replace(name, name.replace("{}", "NUMBER"))
+        text = "{" + ",".join(entry.replace("NUMBER", str(n)) for n in range(1_000_000)) + "}"
+        (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(text)) + text.encode())
+        assert "expected at most 20000 tensors, found about" in fails_at_once(tmp_path / "m.safetensors")
+    tensors, header = bundles["classify"]
+    path = save(tmp_path / "long.safetensors", tensors, header | {"words": [f'say "{n}"\\' for n in range(300_000)]})
+    runtime.load(path)
+
+
+def test_a_pickle_says_how_to_save_instead(tmp_path: Path) -> None:
+    (tmp_path / "m.safetensors").write_bytes(b"\x80\x04\x95\x11" + bytes(20))
+    message = fails_at_once(tmp_path / "m.safetensors")
+    assert "a bundle, which holds no code, found a pickle" in message
+    assert "torch.save(model.state_dict(), 'model.pt')" in message
+    (tmp_path / "m.safetensors").write_bytes(b"PK\x03\x04" + bytes(20))
+    message = fails_at_once(tmp_path / "m.safetensors")
+    assert "found a zip file, as torch.save writes it" in message
+    assert "safetensors.torch.save_file(model.state_dict()" in message

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,17 @@ __all__ = ["FORMAT", "load", "quantised", "read_header", "save", "write_atomical
 
 FORMAT = 2
 KEY = "unrolled"
+UNFINISHED = ".part"  # the end of a file's name while it is written
+LONGEST_WRITE = 600.0  # seconds without a byte, after which its writer is taken for dead
+_swept: set[Path] = set()
 SCALE = ".scale"
-LARGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors format itself
+LARGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors format itself: vocabularies and ids may be long
+MOST_TENSORS = 20_000  # a stack of a thousand bidirectional layers has 8,000
+SAVE_SAFELY = (
+    "Save the weights alone, from where the model can be loaded: "
+    "torch.save(model.state_dict(), 'model.pt'), or "
+    "safetensors.torch.save_file(model.state_dict(), 'model.safetensors')."
+)
 
 
 def save(
@@ -94,7 +105,7 @@ def _expanded(path: str | Path, tensors: dict[str, np.ndarray], name: str) -> np
 
 def read_header(path: str | Path) -> dict[str, Any]:
     """The header alone: no weights are read."""
-    _check_length(Path(path))
+    _check_start(Path(path))
     try:
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -122,7 +133,8 @@ def write_atomically(path: str | Path, content: bytes) -> None:
     import tempfile  # late: it takes longer to load than a small bundle
 
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    _sweep(target)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=UNFINISHED)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -134,6 +146,22 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         Path(name).unlink(missing_ok=True)
         raise
     keep_names(target.parent)
+
+
+def _sweep(target: Path) -> None:
+    """Once a process and target: remove what writers left that were killed. One at work touches its file all along."""
+    if target in _swept:
+        return
+    _swept.add(target)
+    ours = re.compile(rf"\.{re.escape(target.name)}\.\w{{8}}{re.escape(UNFINISHED)}")
+    with os.scandir(target.parent) as entries:
+        names = [entry.path for entry in entries if ours.fullmatch(entry.name)]
+    for name in names:
+        try:
+            if time.time() - os.stat(name).st_mtime > LONGEST_WRITE:
+                os.unlink(name)
+        except OSError:  # another process was quicker, or it is not ours to remove: the write goes on
+            continue
 
 
 def file_mask() -> int:
@@ -154,14 +182,25 @@ def keep_names(folder: Path) -> None:
         os.close(handle)
 
 
-def _check_length(path: Path) -> None:
-    """Refuse what cannot be a safetensors file by its first eight bytes, before anything is allocated."""
+def is_pickle(start: bytes) -> bool:
+    """Do these nine bytes begin a bare pickle? It can run any program, and nothing is read from one."""
+    # The length of a safetensors header can begin with the same two bytes: its JSON follows at the ninth.
+    json_follows = start[3:8] == bytes(5) and start[8:9] == b"{"
+    return start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05") and not json_follows
+
+
+def _check_start(path: Path) -> None:
+    """Refuse what cannot be a safetensors file by its first bytes, before anything is allocated."""
     if not path.is_file():
         found = "a folder" if path.is_dir() else "no such file"
         raise BundleError(expected(str(path), "a bundle file", found))
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(9)
+    if is_pickle(start) or start[:4] == b"PK\x03\x04":
+        found = "a pickle" if is_pickle(start) else "a zip file, as torch.save writes it"
+        way_out = f"{SAVE_SAFELY} unrolled.convert.load reads those; a bundle is what unrolled train writes."
+        raise BundleError(expected(str(path), "a bundle, which holds no code", found, way_out))
     length = struct.unpack("<Q", start[:8])[0] if len(start) == 9 else 0
     if length < 2 or length > LARGEST_HEADER or start[8:9] != b"{":
         found = f"{size} bytes that begin with {start[:8].hex(' ') or 'nothing'}"
@@ -169,6 +208,24 @@ def _check_length(path: Path) -> None:
     if 8 + length > size:
         found = f"{size} bytes, of which the header alone would take {8 + length}"
         raise BundleError(expected(str(path), "a whole file", found, "It is truncated: copy it again."))
+    _check_tensors(path, length)
+
+
+def _check_tensors(path: Path, length: int) -> None:
+    """Count what the header names without parsing it: a million tensors would take seconds and hundreds of megabytes.
+
+    A tensor takes nine quotation marks or more that no backslash precedes; those of our own text, which is JSON in a
+    string, all have one before them.
+    """
+    marks, left = 0, length
+    with path.open("rb") as file:
+        file.seek(8)
+        while left and (part := file.read(min(left, 2**20))):
+            marks += part.count(b'"') - part.count(b'\\"')
+            left -= len(part)
+    if marks > 9 * MOST_TENSORS:
+        way_out = "The file is damaged, or is not a bundle."
+        raise BundleError(expected(str(path), f"at most {MOST_TENSORS} tensors", f"about {marks // 10}", way_out))
 
 
 def _damaged(path: str | Path, error: Exception) -> BundleError:

@@ -21,14 +21,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from unrolled.bundle import write_atomically
+from unrolled.bundle import MOST_TENSORS, SAVE_SAFELY, is_pickle, write_atomically
 from unrolled.convert.spec import ConvertError
 from unrolled.errors import expected, require
 
 __all__ = ["read_json", "read_npz", "read_safetensors", "read_tensors", "write_npz", "write_safetensors"]
 
-MOST_TENSORS = 20_000  # a stack of a thousand bidirectional layers has 8,000
-LARGEST_HEADER = 16 * 2**20  # bytes
+LARGEST_HEADER = 16 * 2**20  # bytes; no text of ours is in it
 LARGEST_TEXT = 512 * 2**20  # bytes of JSON
 DEEPEST = 30  # groups of HDF5 inside each other
 LOOSEST = 1000  # deflate cannot do much better than this
@@ -37,12 +36,6 @@ SMALL = 64 * 2**20  # bytes that may always be unpacked
 ZIP_ERRORS = (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError, zlib.error, struct.error)
 
 Tensors = dict[str, np.ndarray]
-
-SAVE_SAFELY = (
-    "Save the weights alone, from where the model can be loaded: "
-    "torch.save(model.state_dict(), 'model.pt'), or "
-    "safetensors.torch.save_file(model.state_dict(), 'model.safetensors')."
-)
 
 
 def read_tensors(path: Path) -> Tensors:
@@ -81,9 +74,7 @@ def refuse_pickle(path: Path) -> None:
     open_file(path)
     with path.open("rb") as file:
         start = file.read(9)
-    # The length of a safetensors header can begin with the same two bytes: its JSON follows at the ninth.
-    json_follows = start[3:8] == bytes(5) and start[8:] == b"{"
-    if start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05") and not json_follows:
+    if is_pickle(start):
         raise ConvertError(expected(str(path), "weights that hold no code", "a pickle", SAVE_SAFELY))
 
 

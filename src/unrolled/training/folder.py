@@ -35,7 +35,7 @@ __all__ = ["RunFolder"]
 CHECKPOINT = re.compile(r"epoch-(\d+)(?:-step-(\d+))?\.safetensors")
 
 # What `bundle.write_atomically` had begun when the process was killed.
-UNFINISHED = re.compile(r"\.(recipe\.toml|(model|epoch-[\d\w-]+)\.safetensors)\.\w+")
+UNFINISHED = re.compile(r"\.(recipe\.toml|(model|epoch-[\d\w-]+)\.safetensors)\.\w+(\.part)?")
 
 
 class RunFolder:

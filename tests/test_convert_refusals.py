@@ -269,3 +269,70 @@ def test_the_exporters_of_torch_are_read(tmp_path: Path) -> None:
             torch.onnx.export(layer, given, path, input_names=["x", "h", "c"][: 1 + 2 * number], dynamo=False,
                               dynamic_axes={"x": {0: "b", 1: "t"}, "h": {1: "b"}, "c": {1: "b"}})  # fmt: skip
         assert_same(convert.load(path)(*given)[0], layer(*given)[0])
+
+
+# torch's state_dict: where a Linear stands
+
+
+class Front(nn.Module):
+    """A Linear that reads the input; its sizes fit a head as well."""
+
+    def __init__(self, *, bias: bool = True, between: bool = False) -> None:
+        super().__init__()
+        if between:
+            self.rnn0 = nn.GRU(4, 4)
+        self.fc = nn.Linear(4, 4, bias=bias)
+        self.rnn1 = nn.GRU(4, 4)
+
+
+@pytest.mark.parametrize("ending", ["pt", "pth", "npz"])
+@pytest.mark.parametrize("between", [False, True])
+def test_a_linear_before_the_recurrent_layers(between: bool, ending: str, tmp_path: Path) -> None:
+    state = Front(between=between).state_dict()
+    path = tmp_path / f"a.{ending}"
+
+    def keep() -> None:
+        if ending == "npz":
+            np.savez(path, **{name: value.numpy() for name, value in state.items()})
+        else:
+            torch.save(state, path)
+
+    keep()
+    message = said(path, source="torch", head="every")
+    assert "fc.weight: expected a dense head after the recurrent layers, found one before rnn1." in message
+    assert "state['fc.weight'] = state.pop('fc.weight')" in message
+    for name in ("fc.weight", "fc.bias"):
+        state[name] = state.pop(name)
+    keep()
+    x = torch.randn(5, 2, 4, generator=torch.Generator().manual_seed(1))
+    convert.load(path, source="torch", head="every")(x)
+
+
+def test_a_square_that_is_an_embedding_or_a_linear(tmp_path: Path) -> None:
+    state = Front(bias=False).state_dict()
+    torch.save(state, tmp_path / "a.pt")
+    message = said(tmp_path / "a.pt")
+    assert "fc.weight: expected an embedding or a dense head, found a square that may be either" in message
+    torch.save({"embedding.weight": state.pop("fc.weight"), **state}, tmp_path / "b.pt")
+    stack = convert.load(tmp_path / "b.pt")
+    assert stack(torch.tensor([[1, 2, 3]])).shape == (1, 3, 4)
+    torch.save({"words.weight": torch.randn(7, 4), **state}, tmp_path / "c.pt")  # as many rows as no layer has inputs
+    assert convert.load(tmp_path / "c.pt")(torch.tensor([[1, 6, 3]])).shape == (1, 3, 4)
+
+
+def test_the_order_of_safetensors_says_nothing(tmp_path: Path) -> None:
+    """They are sorted by name: what we wrote ourselves comes back, output before recurrent."""
+    state = {f"recurrent.{name}": value for name, value in nn.GRU(4, 4).state_dict().items()}
+    state |= {"output.weight": torch.randn(4, 4), "output.bias": torch.randn(4)}
+    torch.save(state, tmp_path / "a.pt")
+    stack = convert.load(tmp_path / "a.pt", head="last")
+    convert.save(stack, tmp_path / "b.safetensors", "torch")
+    x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1))
+    assert_same(convert.load(tmp_path / "b.safetensors", "torch", head="last")(x), stack(x))
+
+
+def test_a_projection_of_the_wrong_shape_is_named(tmp_path: Path) -> None:
+    state = nn.LSTM(5, 4, proj_size=2).state_dict()
+    state["weight_hr_l0"] = torch.ones(2, 3)
+    torch.save(state, tmp_path / "a.pt")
+    assert "weight_hr_l0: expected (2, 4) (state, hidden), found (2, 3)" in said(tmp_path / "a.pt")

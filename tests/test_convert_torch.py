@@ -184,7 +184,16 @@ def changed(tmp_path: Path, change: Any, **options: Any) -> Any:
         (lambda s: [s.pop(k) for k in list(s) if "_l0" in k], "_l0"),
         (lambda s: s.update(scale=torch.ones(3)), "no unused keys, found scale"),
         (lambda s: s.update(bias_ih_l1=torch.ones(8)), r"bias_ih_l1: expected \(9,\).*found \(8,\)"),
-        (lambda s: s.update(weight_hh_l0=torch.ones(9, 4)), r"weight_ih_l0: expected 1, 3 or 4 blocks"),
+        (
+            lambda s: s.update(weight_hh_l0=torch.ones(9, 4)),
+            r"weight_hh_l0: expected \(9, 3\) \(gru\) or .*found \(9, 4\)",
+        ),
+        (
+            lambda s: s.update(weight_hh_l0=torch.ones(12, 4)),
+            r"weight_hh_l0: expected \(9, 3\) \(gru\).*found \(12, 4\)",
+        ),
+        (lambda s: s.update(weight_hh_l1=torch.ones(9)), r"weight_hh_l1: expected 2 axes.*found \(9,\)"),
+        (lambda s: s.update(weight_ih_l0=torch.ones(8, 5)), r"weight_ih_l0: expected \(9, 5\).*found \(8, 5\)"),
         (lambda s: s.update(weight_ih_l1=torch.ones(9, 5)), r"expected 6 inputs"),
         (lambda s: s.update(weight_ih_l0=torch.ones(9, 5).long()), "floating-point"),
         (lambda s: s.update(weight_ih_l0=torch.full((9, 5), float("nan"))), "finite numbers, found 45"),

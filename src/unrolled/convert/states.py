@@ -67,8 +67,7 @@ def _unit(
     rows = raw["W"].shape[0] if raw["W"].ndim == 2 else 0
     hidden = (raw["V"].shape[1] if "V" in raw else raw["U"].shape[1]) if raw["U"].ndim == 2 else 0
     if not hidden or rows % hidden or rows // hidden not in _CELLS:
-        found = f"{raw['W'].shape} beside weight_hh {raw['U'].shape}"
-        raise ConvertError(expected(names["W"], "1, 3 or 4 blocks of the hidden size", found))
+        raise _misfit(raw, names)
     cell = _CELLS[rows // hidden]
     if cell == "rnn" and nonlinearity is None:
         way_out = "The file does not say it: pass nonlinearity='tanh' (torch's default) or 'relu'."
@@ -78,6 +77,25 @@ def _unit(
     if cell == "gru" and not reset_after:
         layout = replace(layout, framework="unrolled", reset="before")
     return unpack(layout, raw, where, nonlinearity=nonlinearity or "tanh", names=names)
+
+
+def _misfit(raw: Mapping[str, np.ndarray], names: Mapping[str, str]) -> ConvertError:
+    """No cell has these sizes: the error names the tensor that does not go with the others."""
+    W, U = raw["W"], raw["U"]
+    for key, array, axes in (("W", W, "(gates · hidden, input)"), ("U", U, "(gates · hidden, state)")):
+        if array.ndim != 2 or 0 in array.shape:
+            return ConvertError(expected(names[key], f"2 axes, none of size 0, {axes}", array.shape))
+    rows = W.shape[0]
+    if "V" in raw and U.shape[0] == rows:
+        return ConvertError(expected(names["V"], f"({U.shape[1]}, {rows // 4}) (state, hidden)", raw["V"].shape))
+    whole = U.shape[0] % U.shape[1] == 0 and U.shape[0] // U.shape[1] in _CELLS
+    agreed = any(raw[key].shape == (rows,) for key in ("b", "b_h") if key in raw)
+    if whole and U.shape[0] != rows and not agreed:
+        wanted = f"({U.shape[0]}, {W.shape[1]}) (gates · hidden, input), as {names['U']} has"
+        return ConvertError(expected(names["W"], wanted, W.shape))
+    fitting = [f"({rows}, {rows // count}) ({cell})" for count, cell in _CELLS.items() if rows % count == 0]
+    wanted = f"{' or '.join(reversed(fitting))}, (gates · hidden, state)"
+    return ConvertError(expected(names["U"], wanted, U.shape))
 
 
 def state_of(levels: Sequence[Recurrent], prefix: str = "", *, own: bool = False) -> Iterator[tuple[str, np.ndarray]]:

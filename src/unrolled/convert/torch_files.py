@@ -2,6 +2,8 @@
 
 Names    whatever stands before weight_ih_l0 is one recurrent module; a `weight` whose name has "emb" in it, or which
          has no bias and stands before the others, is the embedding; another `weight` is the dense head.
+Order    a state_dict keeps the order in which modules were registered, a .safetensors file does not: where the order
+         is known, a Linear before a recurrent module is refused, since it may read the input.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ def read(path: Path, options: Options) -> Network:
     Raises:
         ConvertError: the file is damaged, holds code, or its keys are missing, unused, or of the wrong shape.
     """
-    return network_of_state(read_tensors(path), str(path), options)
+    return network_of_state(read_tensors(path), str(path), options, ordered=path.suffix.lower() != ".safetensors")
 
 
-def network_of_state(tensors: dict[str, np.ndarray], where: str, options: Options) -> Network:
-    """A network from a state_dict's arrays."""
+def network_of_state(tensors: dict[str, np.ndarray], where: str, options: Options, *, ordered: bool = True) -> Network:
+    """A network from a state_dict's arrays; `ordered` where they stand as the modules were registered."""
     tree = Tree(tensors, where)
     found = Found()
     modules: dict[str, list[str]] = {}
@@ -47,7 +49,9 @@ def network_of_state(tensors: dict[str, np.ndarray], where: str, options: Option
         dotted = prefix.replace("/", ".") + "." if prefix else ""
         levels = levels_of(taken, dotted, nonlinearity=options.nonlinearity, reset_after=reset_after)
         found.levels.append((prefix, levels))
-    _rest(tree, found)
+    _rest(tree, found, ordered=ordered)
+    if ordered:
+        _check_order(tree, found)
     return assemble(found, tree, options, batch_first=bool(found.embeddings or found.dense))
 
 
@@ -68,7 +72,7 @@ def _check_biases(taken: dict[str, np.ndarray], prefix: str, options: Options) -
                 )
 
 
-def _rest(tree: Tree, found: Found) -> None:
+def _rest(tree: Tree, found: Found, *, ordered: bool) -> None:
     for path in tree.left():
         parent, _, leaf = path.rpartition("/")
         if leaf != "weight":
@@ -78,11 +82,34 @@ def _rest(tree: Tree, found: Found) -> None:
         if array.ndim != 2 or 0 in array.shape:
             continue  # it stays unused, and is named as such
         tree.take(path)
-        if "emb" in parent.lower() or (bias_path not in tree and not found.embeddings and _is_first(path, tree)):
+        first = ordered and bias_path not in tree and not found.embeddings and _is_first(path, tree)
+        if first and "emb" not in parent.lower() and array.shape[0] == array.shape[1]:
+            way_out = "Give its module a name with emb in it, as embedding.weight, if it is looked up by ids."
+            name = path.replace("/", ".")
+            raise refuse(
+                f"{tree.where}: {name}", "an embedding or a dense head", "a square that may be either", way_out
+            )
+        if "emb" in parent.lower() or first:
             found.embeddings.append((path, array))
         else:
             bias = tree.take(bias_path) if bias_path in tree else None
             found.dense.append((path, make_dense(array.T, bias, path)))
+
+
+def _check_order(tree: Tree, found: Found) -> None:
+    """The head was registered after every recurrent module."""
+    paths = tree.all()
+    last = max((number for number, path in enumerate(paths) if NAME.match(path.rpartition("/")[2])), default=-1)
+    for path, _ in found.dense:
+        if paths.index(path) < last:
+            name, after = path.replace("/", "."), paths[last].replace("/", ".")
+            way_out = (
+                "If it does read their output, register it after them, or move its keys to the end: "
+                f"state[{name!r}] = state.pop({name!r}). If it reads the input, convert from a file that holds the "
+                "structure, or the recurrent layers alone."
+            )
+            found_there = f"one before {after}, which may read the input"
+            raise refuse(f"{tree.where}: {name}", "a dense head after the recurrent layers", found_there, way_out)
 
 
 def _is_first(path: str, tree: Tree) -> bool:

@@ -254,6 +254,7 @@ def test_what_a_call_passes_beside_its_input_is_refused(tmp_path: Path) -> None:
     steps = L.LSTM(3, return_sequences=True)(x)
     message = refused(x, L.GRU(2)(L.Dropout(0.5, name="d")(steps, training=True)), tmp_path)
     assert "d: training: expected a call with the input alone, found True" in message
+    assert "found GetItem" in refused(x, L.Dense(2)(steps[:, -1]), tmp_path)
     given = keras.Input((3,))
     message = refused([x, given], L.GRU(3, name="k")(x, initial_state=given), tmp_path)
     assert "a chain" in message or "k: initial_state" in message

@@ -104,7 +104,8 @@ def _check_chain(documents: list[Any], layers: list[LayerConfig], where: str) ->
             found = ", ".join(sources) or "nothing"
             way_out = "If it is a chain, build it as keras.Sequential; else convert its layers one by one."
             raise refuse(f"{where}: {name}", f"input from {wanted or 'outside'} alone: a chain", found, way_out)
-        for node in nodes if isinstance(nodes, list) else []:
+        operation = ".ops." in str(document.get("module"))  # h[:, -1] and its like are refused by their kind
+        for node in [] if operation else _listed(nodes):
             _check_call(node if isinstance(node, dict) else {}, f"{where}: {name}")
 
 

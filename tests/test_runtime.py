@@ -249,7 +249,7 @@ def test_an_engine_that_is_missing_or_broken(
 def test_the_import_is_light() -> None:
     """Under 0.05 s beyond NumPy's own. The processor's time, the least of several tries: a busy machine only adds."""
     code = "import numpy, time; start = time.process_time(); import unrolled.runtime;print(time.process_time() - start)"
-    assert min(float(python("-c", code).stdout) for _ in range(4)) < 0.05
+    assert min(float(python("-c", code).stdout) for _ in range(8)) < 0.05
 
 
 def test_what_is_installed_is_small() -> None:

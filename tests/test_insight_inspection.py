@@ -214,14 +214,18 @@ def test_the_command(runs: Path, tmp_path: Path, run: Any) -> None:  # noqa: F81
         assert text in done.err
 
 
-def test_the_page_runs() -> None:
+def test_the_page_runs(tmp_path: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "insight.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
+    said = []
     for block in blocks:
-        done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False)
+        options: dict[str, Any] = {"capture_output": True, "text": True, "check": False, "cwd": tmp_path}
+        done = subprocess.run([sys.executable, "-c", block], **options)
         assert done.returncode == 0, done.stderr
-    assert "first not finite in the forward: h, layer 0, step 12" in done.stdout
+        said.append(done.stdout)
+    assert "first not finite in the forward: h, layer 0, step 12" in said[1]
+    assert (tmp_path / "runs" / "look" / "report.html").is_file()
 
 
 # looks during training

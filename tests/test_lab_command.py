@@ -68,6 +68,15 @@ class TestFile:
         assert [model["name"] for model in data["models"]][:2] == ["song", "mood"]
         assert data["generation"][0]["name"] == "song"
 
+    def test_one_text_for_runs_of_two_kinds(self, runs: Path, run: Any, tmp_path: Path) -> None:  # noqa: F811
+        rows = "".join(f"{step},{step % 7}\n" for step in range(90))
+        (tmp_path / "a.csv").write_text("time,target\n" + rows, encoding="utf-8")
+        fields: dict[str, Any] = {"horizon": 3, "lookback": 6, "epoch_windows": 8, "compare_with": "none"}
+        train(Recipe(task="forecast", data=str(tmp_path / "a.csv"), **fields, **SMALL), out=tmp_path / "shop")
+        done = run("lab", str(runs / "mood"), str(tmp_path / "shop"), "--text", "good", "--no-open")
+        assert done.code == 2
+        assert "--text: expected runs that read texts, as mood, found shop, which reads series" in done.err
+
     def test_a_long_text_is_cut_and_said(self, runs: Path, run: Any, tmp_path: Path) -> None:  # noqa: F811
         file = tmp_path / "lab.html"
         done = run("lab", str(runs / "mood"), "--text", "good " * 700, "-o", str(file), "--no-open")
@@ -98,8 +107,8 @@ class TestFile:
 class Client:
     """A browser's part: what it sends is what a page could make it send."""
 
-    def __init__(self, port: int) -> None:
-        self.port, self.own = port, f"127.0.0.1:{port}"
+    def __init__(self, port: int, answers: Any = None) -> None:
+        self.port, self.own, self.answers = port, f"127.0.0.1:{port}", answers
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str | None) -> tuple[int, dict[str, str], bytes]:
         given = {"host": self.own} | {name.replace("_", "-"): value for name, value in headers.items()}
@@ -135,7 +144,7 @@ def client(runs: Path) -> Iterator[Client]:
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.01)
-        yield Client(port)
+        yield Client(port, answers)
         server.should_exit = True
         thread.join(10)
         assert not thread.is_alive()
@@ -147,7 +156,8 @@ class TestServer:
         assert (status, body) == (200, b"<p>the page</p>")
         assert headers["cache-control"] == "no-store"
         assert headers["x-frame-options"] == "DENY"
-        assert client.ask("GET", "/", host=f"localhost:{client.port}")[0] == 200
+        for name in ("localhost", "LocalHost"):
+            assert client.ask("GET", "/", host=f"{name}:{client.port}")[0] == 200
 
     def test_a_text(self, client: Client) -> None:
         text = 'abc</script>🙂 שלום "'
@@ -172,6 +182,14 @@ class TestServer:
 
     def test_another_page_cannot_read_the_page(self, client: Client) -> None:
         assert client.ask("GET", "/", origin="http://evil.example")[0] == 403
+
+    def test_a_second_look_is_told_to_wait(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(serving, "PATIENCE", 0.01)
+        with client.answers._one:
+            status, _, answer = client.ask("POST", "/inspect", {"text": "ab"})
+        assert status == 503
+        assert "still looking" in json.loads(answer)["error"]
+        assert client.ask("POST", "/inspect", {"text": "ab"})[0] == 200
 
     def test_a_form_of_another_page(self, client: Client) -> None:
         for kind in ("text/plain", "application/x-www-form-urlencoded", None):

@@ -82,6 +82,21 @@ def _load(run: Path) -> tuple[Any, Any]:
     return trained, run if run.is_dir() else trained
 
 
+def _check_one_kind(loaded: Sequence[tuple[str, Any, Any]]) -> None:
+    """Raise where one text cannot be read by all the runs."""
+    from unrolled.cli.jobs import takes_features
+
+    def kind(trained: Any) -> str:
+        return "series" if trained.task.name == "forecast" else "features" if takes_features(trained) else "texts"
+
+    first = loaded[0][0]
+    for name, trained, _ in loaded[1:]:
+        if kind(trained) != kind(loaded[0][1]):
+            wanted = f"runs that read {kind(loaded[0][1])}, as {first}"
+            way_out = "Name the runs of one kind, or leave --text out: each run then shows items of its own data."
+            raise RecipeError(expected("--text", wanted, f"{name}, which reads {kind(trained)}", way_out))
+
+
 def _data(
     loaded: Sequence[tuple[str, Any, Any]],
     texts: Sequence[str],
@@ -101,6 +116,12 @@ def _data(
     runs = [(name, source) for name, _, source in loaded]
     items = None
     if texts:
+        _check_one_kind(loaded)
+        longest = max(map(len, texts))
+        say(
+            f"looking into {', '.join(name for name, *_ in loaded)}"
+            + ("; a long text takes a while" if longest > 200 else "")
+        )
         items = [value_of(loaded[0][1], text, f"text {number}") for number, text in enumerate(texts, 1)]
     found = lab_data(runs, items, language=language, prompt=prompt, at=list(at) or None)
     for model in found["models"]:

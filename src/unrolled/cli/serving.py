@@ -25,6 +25,7 @@ __all__ = ["LARGEST", "Answers", "application", "serve_lab"]
 HERE = "127.0.0.1"
 NAMES = (HERE, "localhost")
 LARGEST = 64 * 1024  # bytes of a request; an item of 512 steps is far below
+PATIENCE = 5.0  # seconds that a request waits for the one before it
 HEADERS = {
     "cache-control": "no-store",
     "cross-origin-resource-policy": "same-origin",
@@ -32,6 +33,10 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+
+
+class Busy(UnrolledError):
+    """Another look is not done yet."""
 
 
 class Answers:
@@ -45,6 +50,7 @@ class Answers:
 
         Raises:
             DataError: the request is not of the form above, or its text cannot be read.
+            Busy: the look before it takes longer than PATIENCE.
         """
         from unrolled.cli.inspecting import value_of
         from unrolled.training.inspection.lab_data import lab_data
@@ -54,8 +60,12 @@ class Answers:
         if not isinstance(asked.get("prompt"), str | None):
             raise DataError(expected("prompt", "a text or null", type(asked["prompt"]).__name__))
         item = value_of(self.trained, asked["text"], "the text")
-        with self._one:
+        if not self._one.acquire(timeout=PATIENCE):
+            raise Busy("the model is still looking into the text before; wait for it, and send shorter texts")
+        try:
             found = lab_data([(self.name, self.trained)], [item], prompt=asked.get("prompt"))
+        finally:
+            self._one.release()
         return {"model": found["models"][0], "generation": next(iter(found["generation"]), None)}
 
 
@@ -74,7 +84,7 @@ def application(page: str, answers: Answers, port: int) -> Any:
         return JSONResponse({"error": why}, status, HEADERS)
 
     def stranger(request: Request) -> Response | None:
-        if request.headers.get("host") not in hosts:
+        if request.headers.get("host", "").lower() not in hosts:
             return refused(421, expected("Host", " or ".join(sorted(hosts)), request.headers.get("host")))
         origin = request.headers.get("origin")
         if origin not in origins and (request.method == "POST" or origin is not None):
@@ -94,7 +104,11 @@ def application(page: str, answers: Answers, port: int) -> Any:
             return refused(413, expected("request", f"at most {LARGEST:,} bytes", "more", "Send a shorter text."))
         try:
             found = await run_in_threadpool(answers, json.loads(body))
-        except (ValueError, RecursionError, UnrolledError) as error:  # what the text or the request can cause
+        except Busy as error:
+            return refused(503, str(error))
+        except RecursionError:
+            return refused(400, expected("request", '{"text": "…"}', "something nested too deeply"))
+        except (ValueError, UnrolledError) as error:  # what the text or the request can cause
             return refused(400, str(error).splitlines()[0] if str(error) else type(error).__name__)
         text = json.dumps(found, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
         return Response(text, media_type="application/json", headers=HEADERS)

@@ -50,7 +50,7 @@ def expected(argument: str, wanted: object, found: object, way_out: str = "") ->
     'hx: expected (2, 3, 16) (layers, batch, hidden), found (3, 16). Add the layer axis with hx[None].'
     """
     said = f"{_short(argument)}: expected {_short(wanted)}, found {_short(found)}."
-    return f"{said} {way_out}" if way_out else said
+    return f"{said} {_shown(way_out)}" if way_out else said
 
 
 LONGEST = 500  # characters of one part: a file may hold a name of any length
@@ -58,7 +58,14 @@ LONGEST = 500  # characters of one part: a file may hold a name of any length
 
 def _short(part: object) -> str:
     text = str(part)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}"
+    return _shown(text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}")
+
+
+def _shown(text: str) -> str:
+    """The text on one line; what a terminal would obey, hide or fail to print is escaped, as a file may name it."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def require(module: str, extra: str) -> ModuleType:

@@ -33,7 +33,16 @@ DEEPEST = 30  # groups of HDF5 inside each other
 LOOSEST = 1000  # deflate cannot do much better than this
 SMALL = 64 * 2**20  # bytes that may always be unpacked
 
-ZIP_ERRORS = (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError, zlib.error, struct.error)
+ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    UnicodeDecodeError,  # of a name
+    zlib.error,
+    struct.error,
+)
 
 Tensors = dict[str, np.ndarray]
 

@@ -23,6 +23,7 @@ Unit = Literal["seconds", "months", "steps"]
 NAMES = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}  # seconds
 MONTHS = {"mo": 1, "q": 3, "y": 12}
 DAY = 86400
+FURTHEST = 2**53  # a step number beyond it has neighbours that a float cannot tell from it
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,12 @@ class Frequency:
 def parse_times(cells: Sequence[str]) -> tuple[np.ndarray, bool] | int:
     """The times, and whether they are dates rather than step numbers; or the place of the first that is neither."""
     try:
-        return np.array([int(cell) for cell in cells], dtype=np.int64), False
-    except (ValueError, OverflowError):
+        steps = [int(cell) for cell in cells]
+    except ValueError:
         pass
+    else:
+        far = next((place for place, step in enumerate(steps) if abs(step) > FURTHEST), None)
+        return (np.array(steps, dtype=np.int64), False) if far is None else far
     times = np.zeros(len(cells), dtype=np.int64)
     for place, cell in enumerate(cells):
         seconds = _seconds(cell.strip())
@@ -126,10 +130,10 @@ def _seconds(text: str) -> int | None:
         text += "-01"  # a month
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        whole = moment.timestamp()
+    except (ValueError, OverflowError):  # the second: a time zone that leads out of the calendar
         return None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    whole = moment.timestamp()
     return int(whole) if whole == int(whole) else None
 
 

@@ -8,6 +8,7 @@ Axes     sizes count units, `chunk` counts time steps, `batch_size` counts seque
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,10 @@ from unrolled.training.recipe_fields import TASKS
 from unrolled.training.recipe_forecast import ForecastFields
 
 __all__ = ["TASKS", "Recipe", "defaults", "read_toml"]
+
+LARGEST = 2**20  # letters of a recipe, which has some hundred lines at most
+# A name of parts takes tomllib time by the square of their number: half a minute for a hundred kilobytes.
+_MANY_DOTS = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){20}""")
 
 _BY_TASK: dict[str, dict[str, Any]] = {
     "forecast": {
@@ -127,11 +132,18 @@ class Recipe(ForecastFields):
 def read_toml(path: str | Path) -> dict[str, Any]:
     """The values in a recipe file, not checked yet."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(LARGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(expected("recipe", "a readable UTF-8 file", f"{path}: {error}")) from None
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(expected(str(path), "TOML, such as hidden = 64", str(error))) from None
+    if len(text) > LARGEST or _MANY_DOTS.search(text):
+        found = "a name of twenty parts" if len(text) <= LARGEST else "more"
+        raise RecipeError(expected(str(path), f"at most {LARGEST:,} letters, and names without dots", found))
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is the first; so is a number of thousands of digits
+        found = "lists or tables nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise RecipeError(expected(str(path), "TOML, such as hidden = 64", found)) from None
 
 
 def _word_none(name: str, value: Any) -> Any:

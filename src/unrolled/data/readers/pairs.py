@@ -48,12 +48,12 @@ def read_pairs(request: Request, columns: Columns, format: str) -> Dataset:
         raise missing_column(request, columns.target, "target", names)
     _check_filled(request, rows, columns, has_target)
     items = [_item(request, columns, row, has_target, table=format in ("csv", "tsv")) for row in rows]
-    check_channels(request, items)
     kinds = {item.kind for item in items}
     if len(kinds) > 1:
         odd = next(item for item in items if item.kind != items[0].kind)
         found = f"{odd.kind} in {odd.where}"
         raise request.fail(None, f"sources of one kind, {items[0].kind} as in {items[0].where}", found)
+    check_channels(request, items)
     return to_dataset(request, items, [], notes)
 
 
@@ -78,7 +78,8 @@ def _has_no_header(request: Request, columns: Columns) -> bool:
     """Whether the first line is a pair already: the usual names of the columns are not in it."""
     if (columns.source, columns.target) != _USUAL:
         return False
-    first = decode(request, read_bytes(request)).lstrip("\r\n").splitlines()[0].split("\t")
+    _, line = next(numbered_lines(decode(request, read_bytes(request)).lstrip("\r\n")))
+    first = line.split("\t")
     return columns.source not in [name.strip('"') for name in first]
 
 

@@ -6,12 +6,18 @@ JSON lines are parsed with the standard library, not pyarrow: only line by line 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from unrolled.data.items import Columns, Dataset, Item
+from unrolled.data.items import Columns, Dataset, Item, Kind
 from unrolled.data.readers.rows import check_channels, choose_kind, missing_column, to_item
 from unrolled.data.readers.source import Request, decode, numbered_lines, read_bytes, to_dataset
-from unrolled.errors import DataError, require
+from unrolled.errors import UnrolledError, require
+
+SMALL = 64 * 2**20  # bytes that any file may unfold to; of rows, a hundredth
+LOOSEST = 200  # times its size that a larger one may; text seldom packs better than 20 times
+DENSEST = 10  # rows in a byte
 
 
 def read_records(request: Request, format: str) -> list[tuple[int | str, dict[str, Any]]]:
@@ -19,17 +25,54 @@ def read_records(request: Request, format: str) -> list[tuple[int | str, dict[st
     if format == "jsonl":
         lines = numbered_lines(decode(request, read_bytes(request)))
         return [(number, _parse(request, number, line)) for number, line in lines if line.strip()]
-    read_bytes(request)  # the messages about a missing or empty file
-    try:
-        rows = require("pyarrow.parquet", "train").read_table(request.path).to_pylist()
-    except require("pyarrow", "train").ArrowException as error:
-        raise _no_parquet(request, error) from None
+    rows = _to_rows(request, read_parquet_table(request))
     return [(f"row {number}", row) for number, row in enumerate(rows, start=1)]
 
 
-def _no_parquet(request: Request, error: Exception) -> DataError:
-    found = str(error).splitlines()[0][:120].rstrip(".")
-    return request.fail(None, "a Parquet file", found, "Write it again.")
+# Parquet
+
+
+def read_parquet_table(request: Request, choose: Callable[[list[str]], Collection[str]] = set) -> Any:
+    """The table of a file, with the columns that `choose` picks by their names; none: all.
+
+    Raises:
+        DataError: the file is not Parquet, is damaged, or would unfold to far more than its size.
+    """
+    parquet = require("pyarrow.parquet", "train")
+    read_bytes(request)  # the messages about a missing or empty file
+    with readable(request, "a Parquet file"):
+        about = parquet.read_metadata(request.path)
+        names = list(about.schema.to_arrow_schema().names)
+        groups = [about.row_group(number) for number in range(about.num_row_groups)]
+        unfolded, rows = sum(group.total_byte_size for group in groups), about.num_rows
+    size = request.path.stat().st_size
+    if unfolded > max(SMALL, LOOSEST * size) or rows > max(SMALL // 100, DENSEST * size):
+        found = f"{rows:,} rows in {unfolded:,} bytes, packed into {size:,}"
+        wanted = f"at most {LOOSEST} times the file's size, and {DENSEST} rows a byte"
+        raise request.fail(None, wanted, found, "Write it unpacked.")
+    wanted = choose(names)
+    with readable(request, "a Parquet file"):
+        return parquet.read_table(request.path, columns=[n for n in names if n in wanted] if wanted else None)
+
+
+def _to_rows(request: Request, table: Any) -> list[dict[str, Any]]:
+    with readable(request, "numbers, texts and lists of them", "Leave the other columns out of the file."):
+        return list(table.to_pylist())
+
+
+@contextmanager
+def readable(request: Request, wanted: str, way_out: str = "Write it again.") -> Iterator[None]:
+    """A block in which pyarrow reads: what it raises of a damaged or odd table becomes an error of ours.
+
+    Beside its own kinds it raises OSError where its parser stops, and the others of values that Python does not have.
+    """
+    try:
+        yield
+    except UnrolledError:
+        raise
+    except (require("pyarrow", "train").ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        said = str(error).splitlines() or [type(error).__name__]
+        raise request.fail(None, wanted, said[0][:120].rstrip("."), way_out) from None
 
 
 def read_jsonl(request: Request, columns: Columns) -> Dataset:
@@ -59,8 +102,15 @@ def _parse(request: Request, number: int, line: str) -> dict[str, Any]:
         found = f"{error.msg.lower()} at column {error.colno}: {line[max(0, error.colno - 10) : error.colno + 20]!r}"
         way_out = "One object a line; a file that is one big list must be rewritten, for example with jq -c '.[]'."
         raise request.fail(number, "one JSON object", found, way_out) from None
-    except RecursionError:
-        raise request.fail(number, "one JSON object", "lists nested too deep") from None
+    except (RecursionError, ValueError) as error:  # the second: a whole number of thousands of digits
+        found = "lists nested too deep" if isinstance(error, RecursionError) else str(error)[:80]
+        raise request.fail(number, "one JSON object", found) from None
+    if "\\ud" in line.lower():  # half of a pair: no text of Unicode, and nothing could write it
+        try:
+            json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            found, way_out = f"half a character, {error.object[error.start]!a}", "Write both halves, or the character."
+            raise request.fail(number, "text of Unicode", found, way_out) from None
     if not isinstance(record, dict):
         found = f"a {type(record).__name__}"
         raise request.fail(number, "a JSON object with named fields", found, 'For example {"text": "…"}.')
@@ -68,19 +118,17 @@ def _parse(request: Request, number: int, line: str) -> dict[str, Any]:
 
 
 def read_parquet(request: Request, columns: Columns) -> Dataset:
-    parquet = require("pyarrow.parquet", "train")
-    arrow = require("pyarrow", "train")
-    read_bytes(request)  # the messages about a missing or empty file
-    try:
-        names = list(parquet.read_schema(request.path).names)
+    kind: Kind = "text"
+
+    def choose(names: list[str]) -> Collection[str]:
+        nonlocal kind
         kind = choose_kind(request, columns, names)
         main = (columns.features or ("features",))[0] if kind == "features" else getattr(columns, kind)
         if main not in names:
             raise missing_column(request, main, kind, names)
-        wanted = {main, columns.label, columns.tags, columns.group} & set(names)
-        rows = parquet.read_table(request.path, columns=[n for n in names if n in wanted]).to_pylist()
-    except arrow.ArrowException as error:
-        raise _no_parquet(request, error) from None
+        return {main, columns.label, columns.tags, columns.group} & set(names)
+
+    rows = _to_rows(request, read_parquet_table(request, choose))
     items: list[Item] = []
     empty: list[str] = []
     for number, row in enumerate(rows, start=1):

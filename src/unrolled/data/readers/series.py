@@ -15,8 +15,9 @@ import numpy as np
 
 from unrolled.data.calendar import Frequency, infer_frequency, parse_times, show_time
 from unrolled.data.items import Dataset, Item, listed
+from unrolled.data.readers.records import read_parquet_table, readable
 from unrolled.data.readers.rows import Place, missing_column
-from unrolled.data.readers.source import Request, read_bytes, to_dataset
+from unrolled.data.readers.source import Request, decode, read_bytes, to_dataset
 from unrolled.data.readers.tables import read_cells
 from unrolled.data.series import Series, fill_forward
 from unrolled.errors import DataError, expected, require
@@ -24,6 +25,8 @@ from unrolled.errors import DataError, expected, require
 __all__ = ["SeriesColumns", "read_series"]
 
 MISSING = {"", "na", "nan", "null", "none", "n/a"}
+MOST_STEPS = 1_000_000  # of a series whose rows are fewer than one in SPARSEST
+SPARSEST = 1000
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
@@ -81,7 +84,7 @@ def read_series(
     request = Request(Path(path), "forecast", True)
     table, places = _table(request, format)
     rows = _rows(request, columns, table, places)
-    groups = {name: np.flatnonzero(rows.ids == name) for name in dict.fromkeys(rows.ids.tolist())}
+    groups = _groups(rows.ids)
     for name, members in groups.items():
         _check_order(rows, name, members)
     step = Frequency.parse(frequency) if frequency != "auto" else None
@@ -114,13 +117,14 @@ def _table(request: Request, format: str) -> tuple[Any, list[Place]]:
         table, places, _, _ = read_cells(request, "," if chosen == "csv" else "\t")
         return table, places
     arrow = require("pyarrow", "train")
-    content = arrow.BufferReader(read_bytes(request))
-    try:
-        reader = require("pyarrow.parquet", "train") if chosen == "parquet" else require("pyarrow.json", "train")
-        table = reader.read_table(content) if chosen == "parquet" else reader.read_json(content)
+    if chosen == "parquet":
+        table = read_parquet_table(request)
+    else:
+        text = decode(request, read_bytes(request)).encode()  # pyarrow would take bytes that are no UTF-8
+        with readable(request, "JSON lines"):
+            table = require("pyarrow.json", "train").read_json(arrow.BufferReader(text))
+    with readable(request, "a flat table of numbers and times", "Each cell is a number, a text or a time."):
         columns = [column.cast(arrow.string()).fill_null("") for column in table.columns]
-    except arrow.ArrowException as error:
-        raise request.fail(None, "a flat table of numbers and times", str(error).splitlines()[0][:160]) from None
     count = table.num_rows
     places = list(range(1, count + 1)) if chosen == "jsonl" else [f"row {n}" for n in range(1, count + 1)]
     return arrow.table(columns, names=table.column_names), places
@@ -178,6 +182,14 @@ def _numbers(request: Request, name: str, cells: list[str], places: list[Place])
     return values
 
 
+def _groups(ids: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows of each series, in the order in which they first appear."""
+    found: dict[str, list[int]] = {}  # NumPy takes "a\0" and "a" for the same text
+    for row, name in enumerate(ids.tolist()):
+        found.setdefault(name, []).append(row)
+    return {name: np.array(members) for name, members in found.items()}
+
+
 # one series
 
 
@@ -207,6 +219,7 @@ def _series(rows: _Rows, name: str, members: np.ndarray, step: Frequency, gaps: 
     if gaps == "error":
         _refuse_gaps(rows, name, members, positions, step)
     count = int(positions[-1]) + 1
+    _refuse_a_wide_gap(rows, name, members, positions, count)
 
     def on_grid(values: np.ndarray) -> np.ndarray:
         placed = np.full((count, *values.shape[1:]), np.nan)
@@ -221,6 +234,18 @@ def _series(rows: _Rows, name: str, members: np.ndarray, step: Frequency, gaps: 
     target, known, past = on_grid(rows.target)[:end], on_grid(rows.known), on_grid(rows.past)[:end]
     where = f"{rows.request.name}:{rows.places[members[0]]}"
     return Series(name, where, origin, target, known, past, step, rows.dates)
+
+
+def _refuse_a_wide_gap(rows: _Rows, name: str, members: np.ndarray, positions: np.ndarray, count: int) -> None:
+    """Raise where the rows that are not there would take memory by the gigabyte: one wrong time is enough."""
+    if count <= MOST_STEPS or count <= SPARSEST * len(members):
+        return
+    widest = int(np.diff(positions).argmax())
+    before, after = (show_time(int(rows.times[members[i]]), rows.dates) for i in (widest, widest + 1))
+    wanted = f"at most {SPARSEST} steps for each row of series {name!r}"
+    found = f"{count:,} for {len(members):,}, most of them between {before} and {after}"
+    way_out = "Correct the time, or name a longer step with --frequency."
+    raise rows.request.fail(rows.places[members[widest + 1]], wanted, found, way_out)
 
 
 def _refuse_two_in_one(rows: _Rows, name: str, members: np.ndarray, positions: np.ndarray, step: Frequency) -> None:

@@ -13,6 +13,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from unrolled import bundle
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["killing_ready"])
+HERE = str(Path(__file__).parent)
 PATIENCE = 300  # seconds that anything may take on a busy machine
 
 SHARED: dict[str, Any] = {"hidden": 8, "embedding": 6, "min_count": 1, "threads": 1, "log_every": 1, "epochs": 3}
@@ -58,13 +60,28 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
 FOREIGN = ("embedding", "min_count")  # fields that a forecast does not have
 
 
+def child(target: Callable[..., None], *given: Any) -> Any:
+    """A process, started, that the server forks."""
+    # The server does not get our path to import by (Python 3.11), and leaves out in silence what it does not find.
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([HERE, *([before] if before else [])])
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.pop("PYTHONPATH")
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+    process = CONTEXT.Process(target=target, args=given)
+    process.start()
+    return process
+
+
 class Run:
     """A process that trains, or goes on with, the run in a folder."""
 
     def __init__(self, fields: dict[str, Any] | None, out: Path, **options: Any) -> None:
         self.out = out
-        self.process = CONTEXT.Process(target=work, args=(fields, out, options))
-        self.process.start()
+        self.process = child(work, fields, out, options)
 
     def lines(self) -> int:
         """Of the log so far."""

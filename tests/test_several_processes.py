@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from killing import CONTEXT, PATIENCE, Run, assert_same_run, log_of, recipes, work
+from killing import PATIENCE, Run, assert_same_run, child, log_of, recipes, work
 from unrolled import bundle
 from unrolled.errors import RunError
 from unrolled.training import Recipe, resume, train
@@ -27,12 +27,7 @@ def launch(fields, out, options=({}, {}), wait=True):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     count = len(options)
-    processes = [
-        CONTEXT.Process(target=as_rank, args=(fields, out, dict(options[index]), index, count, port))
-        for index in range(count)
-    ]
-    for process in processes:
-        process.start()
+    processes = [child(as_rank, fields, out, dict(options[index]), index, count, port) for index in range(count)]
     if wait:
         for process in processes:
             process.join(PATIENCE)

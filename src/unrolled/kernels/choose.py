@@ -43,7 +43,18 @@ def _torch_refusal(name: str, x: Tensor, *, reset_after: bool = True) -> str | N
         return "forward-mode differentiation, for which torch's kernels have no rule"
     if torch.compiler.is_compiling():
         return "the graph is being compiled or exported, and torch's kernels break it"
+    if name == "lstm_scan" and x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        return _onednn_refusal(torch.get_autocast_dtype("cpu"))
     return None
+
+
+def _onednn_refusal(dtype: torch.dtype) -> str | None:
+    """oneDNN computes torch's LSTM in the type of autocast; it trains in no float16, and bfloat16 needs AVX-512."""
+    if not torch.backends.mkldnn.is_available():
+        return None
+    if dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return None
+    return f"torch's LSTM on this CPU cannot train in {dtype}"
 
 
 def _reference_refusal(_name: str, x: Tensor, **_options: object) -> str | None:

@@ -17,13 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.errors import ShapeError, expected
-from unrolled.models.parts import valid_steps
+from unrolled.models.parts import valid_steps, widened
 
 __all__ = ["ATTENTIONS", "AdditiveScores", "DotScores", "GeneralScores", "Memory", "SourceAttention", "masked_weights"]
 
 
 def masked_weights(scores: Tensor, valid: Tensor) -> Tensor:
-    """Softmax over the last axis among the valid positions: exactly 0 elsewhere, and everywhere where none is valid."""
+    """Softmax over the last axis among the valid positions: exactly 0 elsewhere, and everywhere where none is valid.
+
+    Half precision is summed in float32, and comes back so.
+    """
+    scores = widened(scores)
     # The lowest finite number, not -inf: a row that is all padding would be 0/0.
     return scores.masked_fill(~valid, torch.finfo(scores.dtype).min).softmax(-1) * valid
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from unrolled import decoding
 from unrolled.decoding import Allowed, bio_allowed
 from unrolled.errors import DtypeError, ShapeError, expected
-from unrolled.models.parts import lengths_of, valid_steps
+from unrolled.models.parts import lengths_of, valid_steps, widened
 
 __all__ = ["CRF", "Allowed", "bio_allowed", "viterbi"]
 
@@ -85,8 +85,7 @@ class CRF(nn.Module):
             wanted = f"(batch, time, {len(self.start)}) (…, tags)"
             raise ShapeError(expected("scores", wanted, tuple(scores.shape)))
         lengths = lengths_of(lengths, scores)
-        scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-        return scores.masked_fill(~valid_steps(lengths, scores)[..., None], 0), lengths
+        return widened(scores).masked_fill(~valid_steps(lengths, scores)[..., None], 0), lengths
 
 
 def _forward(scores: Tensor, start: Tensor, transitions: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from unrolled.errors import ShapeError, expected
 from unrolled.models.attention import Memory, SourceAttention
 from unrolled.models.bridge import Bridge, StateShape
 from unrolled.models.inputs import FeatureInput, TokenInput
-from unrolled.models.parts import Batch, Inputs, check_fit, check_rate, lengths_of, valid_steps, width_of
+from unrolled.models.parts import Batch, Inputs, check_fit, check_rate, lengths_of, valid_steps, widened, width_of
 
 __all__ = ["DecoderState", "EncoderDecoder", "Source", "VectorEncoder"]
 
@@ -179,7 +179,7 @@ class EncoderDecoder(nn.Module):
         for t in range(previous.shape[1]):
             ids = previous[:, t : t + 1]
             if pieces:
-                drawn = torch.multinomial(pieces[-1].logits[:, 0].detach().softmax(-1), 1)
+                drawn = torch.multinomial(widened(pieces[-1].logits[:, 0].detach()).softmax(-1), 1)
                 ids = torch.where(torch.rand(ids.shape, device=ids.device) < own, drawn, ids)
             pieces.append(self.decode(ids, state, source))
             state = pieces[-1].state

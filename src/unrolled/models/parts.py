@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from unrolled.errors import ShapeError, expected
 from unrolled.layers.lengths import as_lengths
 
-__all__ = ["Batch", "Inputs", "check_fit", "check_rate", "lengths_of", "valid_steps", "width_of"]
+__all__ = ["Batch", "Inputs", "check_fit", "check_rate", "lengths_of", "valid_steps", "widened", "width_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,11 @@ def lengths_of(lengths: Any, like: Tensor) -> Tensor:
 def valid_steps(lengths: Any, like: Tensor) -> Tensor:
     """(B, T) boolean: True on each row's first `lengths` steps. `like` (B, T, …) says how many steps there are."""
     return torch.arange(like.shape[1], device=like.device) < lengths_of(lengths, like)[:, None]
+
+
+def widened(numbers: Tensor) -> Tensor:
+    """Half precision as float32, in which sums of exponentials are formed; other types as they are."""
+    return numbers.float() if numbers.dtype in (torch.float16, torch.bfloat16) else numbers
 
 
 def width_of(recurrent: Any) -> int:

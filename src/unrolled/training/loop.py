@@ -1,4 +1,4 @@
-"""The loop: epochs of steps, clipping, validation, checkpoints, early stopping. One for all tasks.
+"""The loop: epochs of steps, validation, checkpoints, early stopping. One for all tasks; a step is `descent`'s.
 
 Variant  Each epoch seeds its own random numbers from the recipe's seed and its number; a checkpoint in the middle of
          one keeps their state. A run that goes on draws what it would have drawn. The learning rate is a function of
@@ -13,29 +13,29 @@ import json
 import math
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from unrolled.errors import BundleError, RunError, expected
-from unrolled.insight.non_finite import find_non_finite
 from unrolled.insight.summaries import Watcher
 from unrolled.training import checkpoints
+from unrolled.training.descent import Descent, Taken
 from unrolled.training.folder import RunFolder
-from unrolled.training.gradients import check_finite_loss, clip_gradients
-from unrolled.training.optimisation import Average, learning_rate, optimizer_for, optimizer_state, restore_optimizer
+from unrolled.training.optimisation import learning_rate, optimizer_state, restore_optimizer
+from unrolled.training.precision import Precision
 from unrolled.training.progress import Progress, Silent
 from unrolled.training.ranks import Ranks
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.signals import Leave, Signals
-from unrolled.training.tasks import Encoded, Place, StepLoss, Task
+from unrolled.training.tasks import Encoded, Place, Task
 from unrolled.training.tracking import Tracking
 from unrolled.training.trained import Trained
 
@@ -52,9 +52,10 @@ class Counters:
     best_rank: list[float] = field(default_factory=list)
     best_valid: Numbers = field(default_factory=dict)
     average_updates: int = 0
-    pieces: int = 0  # of the epoch that is being trained: its losses so far, their sum, and over how many positions
+    pieces: int = 0  # of the epoch that is being trained: its steps so far, the sum of their losses, and over how many
     nats: float = 0.0
     positions: float = 0.0
+    skipped: int = 0  # steps that float16 left out
 
 
 @dataclass
@@ -74,11 +75,13 @@ class Loop:
     def __post_init__(self) -> None:
         self.recipe: Recipe = self.task.recipe
         self.task.ranks = self.ranks
-        self.optimizer = optimizer_for(self.recipe, self.model)
-        self.average = Average(self.model, self.recipe.average)
-        self.watcher = Watcher(self.model, self.recipe.inspect_every)
-        self.step_count = self.task.step_count(self.train)
         self.device = next(self.model.parameters()).device
+        self.precision = Precision(self.recipe.precision, self.device)
+        self.precision.apply(self.model)
+        self.descent = Descent(self.recipe, self.model, self.ranks, self.precision)
+        self.optimizer, self.average = self.descent.optimizer, self.descent.average
+        self.watcher = Watcher(self.model, self.recipe.inspect_every)
+        self.step_count = -(-self.task.step_count(self.train) // self.recipe.accumulate)
         self.signals = Signals()
         self.saved = ""  # the name of the newest checkpoint
         self._saved_step, self._saved_at = -1, time.monotonic()
@@ -86,6 +89,8 @@ class Loop:
         self._random: dict[str, Tensor] = {}  # torch's generators there
         self.machine = {"torch": torch.__version__, "threads": torch.get_num_threads(), "device": self.device.type}
         self.machine["processes"] = self.ranks.count
+        self.engine = self.precision.engine(self.model)
+        self.machine |= {"engine": self.engine["engine"]} if self.engine else {}
         self.fingerprint = fingerprint(self.task, self.train, self.valid)
 
     def run(self) -> None:
@@ -116,6 +121,8 @@ class Loop:
     def _run_epochs(self) -> None:
         try:
             if self.counters.step == 0:
+                if not self.saved:
+                    self.log(event="start", precision=self.precision.name, **self.engine)
                 self._checkpoint()
             while self.counters.epoch < self.recipe.epochs and not self._out_of_patience():
                 self._run_epoch()
@@ -166,24 +173,42 @@ class Loop:
         self._place, self._random = place, {}
         self.watcher.arm(counters.step + 1)
         for piece in pieces:
-            rate = learning_rate(self.recipe, epoch - 1 + counters.pieces / self.step_count)
-            nats, positions, weight = self._together(piece)
-            if not positions:  # no process has anything to learn from in this batch
+            self._explained(self.descent.add, piece)
+            if not self.descent.is_full:
                 continue
-            norm = self._descend(piece, rate, weight)
-            counters.nats += nats
-            counters.positions += positions
-            counters.pieces += 1
-            counters.step += 1
-            place.drawn = dict(rng.bit_generator.state)
-            self.progress.step(epoch=epoch, step=counters.pieces, loss=counters.nats / max(counters.positions, 1))
-            self._log_step(epoch, float(piece.mean) if self.ranks.count == 1 else nats / positions, norm, rate)
-            if self._is_due():
-                self._checkpoint(place)
+            if self._step(epoch, place, rng):
+                self._check_signals()
+                self.watcher.arm(counters.step + 1)
+        if self.descent.pieces and self._step(epoch, place, rng):  # the last step of an epoch may have fewer batches
             self._check_signals()
-            self.watcher.arm(counters.step + 1)
         self.watcher.disarm()
         return counters.nats / max(counters.positions, 1)
+
+    def _step(self, epoch: int, place: Place, rng: np.random.Generator) -> bool:
+        """One optimizer step, and what stands in the log and the checkpoints of it; False where nothing was learnt."""
+        counters = self.counters
+        rate = learning_rate(self.recipe, epoch - 1 + counters.pieces / self.step_count)
+        taken = self._explained(self.descent.step, rate)
+        if taken is None:  # no process has anything to learn from in these batches
+            return False
+        counters.nats += taken.nats
+        counters.positions += taken.positions
+        counters.pieces += 1
+        counters.step += 1
+        counters.skipped += taken.skipped
+        place.drawn = dict(rng.bit_generator.state)
+        self.progress.step(epoch=epoch, step=counters.pieces, loss=counters.nats / max(counters.positions, 1))
+        self._log_step(epoch, taken, rate)
+        if self._is_due():
+            self._checkpoint(place)
+        return True
+
+    def _explained(self, action: Callable[[Any, int], Any], given: Any) -> Any:
+        """Do it for the step that is next; an error also says what the folder keeps."""
+        try:
+            return action(given, self.counters.step + 1)
+        except RunError as error:
+            raise RunError(f"{error} {self._kept()}") from None
 
     def log(self, **values: Any) -> None:
         """A line of metrics.jsonl, and for the trackers."""
@@ -196,15 +221,6 @@ class Loop:
             with self.average.applied(), self.folder.writing(self.folder.model_file):
                 Trained(self.recipe, self.task, self.model).save(self.folder.model_file, epoch=epoch, valid=valid)
 
-    def _together(self, piece: StepLoss) -> tuple[float, float, float]:
-        """Of all processes: the sum of their losses, over how many positions, and what the loss is divided by."""
-        own = piece.positions if piece.weight is None else piece.weight
-        nats = float(piece.mean) * piece.positions if piece.positions else 0.0
-        if self.ranks.count > 1 and not bool(torch.isfinite(piece.loss)):
-            self._explain_loss(piece, self.counters.step + 1)
-        nats, positions, weight = self.ranks.total([nats, piece.positions, own])
-        return nats, positions, weight
-
     def _check_signals(self) -> None:
         """Leave, if a signal has come; several processes leave together, whichever of them it came to."""
         if self.ranks.count == 1:
@@ -212,54 +228,18 @@ class Loop:
         elif any(self.ranks.total([self.signals.asked is not None])):
             raise Leave(self.signals.asked or signal.SIGTERM)
 
-    def _log_step(self, epoch: int, loss: float, norm: float, rate: float) -> None:
+    def _log_step(self, epoch: int, taken: Taken, rate: float) -> None:
         """What metrics.jsonl keeps of a step, where a line is due, and what the watcher saw."""
         step, clip = self.counters.step, self.recipe.clip
         if step % self.recipe.log_every == 0:
-            numbers = {"loss": loss, "gradient_norm": norm, "learning_rate": rate}
-            clipped = clip is not None and norm > clip
-            self.log(event="step", epoch=epoch, step=step, **numbers, clipped=clipped)
+            numbers: dict[str, Any] = {"loss": taken.loss, "gradient_norm": taken.norm, "learning_rate": rate}
+            numbers["clipped"] = clip is not None and taken.norm > clip
+            if self.precision.scaler.is_enabled():
+                numbers["gradient_norm"] = None if taken.skipped else taken.norm
+                numbers |= {"gradient_scale": self.precision.scaler.get_scale(), "skipped": self.counters.skipped}
+            self.log(event="step", epoch=epoch, step=step, **numbers)
         if looked := self.watcher.take(self.model):
             self.log(event="insight", epoch=epoch, step=step, **looked)
-
-    def _descend(self, piece: StepLoss, rate: float, weight: float) -> float:
-        """One optimizer step. Returns the norm of the gradient before clipping.
-
-        Args:
-            weight: by what the sum of all processes' losses is divided.
-        """
-        step = self.counters.step + 1
-        if not bool(torch.isfinite(piece.loss)):
-            self._explain_loss(piece, step)
-        self.optimizer.zero_grad(set_to_none=True)
-        if piece.positions:
-            piece.loss.backward()
-        if self.ranks.count > 1:
-            own = piece.positions if piece.weight is None else piece.weight
-            self.ranks.add_gradients(self.model, own / weight)
-        try:
-            norm = clip_gradients(self.model, self.recipe.clip, step=step)
-        except RunError as error:
-            row = _row_of_bad_gradient(self.model, piece) if piece.positions else "one of another process"
-            raise RunError(f"{error} Row: {row}. {self._kept()}") from None
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        self.average.update()
-        return norm
-
-    def _explain_loss(self, piece: StepLoss, step: int) -> NoReturn:
-        found = find_non_finite(self.model, *piece.call[0], **piece.call[1])
-        with torch.no_grad():
-            losses = piece.by_row()
-        try:
-            check_finite_loss(losses, step, model=self.model, rows=piece.rows, found=found)
-        except RunError as error:
-            raise RunError(f"{error} {self._kept()}") from None
-        largest = piece.rows[int(losses.argmax())]  # each row is finite, and only their sum is not
-        raise RunError(
-            f"the loss is {float(piece.loss.detach())} at step {step}, the largest in row {largest}. {self._kept()}"
-        )
 
     def _kept(self) -> str:
         """What the folder holds, for the message of a run that ends early."""
@@ -294,6 +274,7 @@ class Loop:
             "counters": vars(self.counters),
             "fingerprint": self.fingerprint,
             "machine": self.machine,
+            "scaler": self.descent.scaler_state(),
             "place": None if place is None else {"batches": place.batches, "drawn": place.drawn},
             "carried": self.ranks.exchange(shape),
             "metrics_bytes": self.folder.keep_metrics() if self.ranks.first else 0,
@@ -365,23 +346,13 @@ class Loop:
             value.copy_(parts["average"][name])
         self.average.updates = self.counters.average_updates
         restore_optimizer(self.optimizer, parts.get("optimizer", {}))
+        self.descent.restore_scaler(values.get("scaler"))
         place, self._place, self._random = values["place"], None, {}
         if place is not None:
             carried = {int(number): tensor.to(self.device) for number, tensor in parts.get("carried", {}).items()}
             shape = values["carried"][self.ranks.index]
             self._place = Place(place["batches"], checkpoints.whole(carried, shape), place["drawn"])
             self._random = parts["random"]
-
-
-def _row_of_bad_gradient(model: nn.Module, piece: StepLoss) -> str:
-    """The first row whose own gradient is not finite, found row by row: only a failed run can afford it."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    losses = piece.by_row()
-    for i, name in enumerate(piece.rows):
-        gradients = torch.autograd.grad(losses[i], parameters, retain_graph=True, allow_unused=True)
-        if not all(bool(g.isfinite().all()) for g in gradients if g is not None):
-            return name
-    return f"each alone is finite, of {', '.join(piece.rows[:5])}" + (" …" if len(piece.rows) > 5 else "")
 
 
 def as_arrays(tensors: Mapping[str, Tensor]) -> checkpoints.Arrays:

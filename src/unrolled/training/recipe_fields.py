@@ -183,6 +183,18 @@ class Fields(BaseModel):
     # training
     epochs: int = field("Training", "Times through the training data.", 30, ge=1, shown="30; tag: 15; lm: 10")
     batch_size: int = field("Training", "Sequences a step; for lm, parallel streams.", 32, ge=1, shown="32; lm: 64")
+    accumulate: int = field(
+        "Training",
+        "Batches whose gradients are added up before each optimizer step, by their positions (gradient accumulation).",
+        1,
+        ge=1,
+    )
+    precision: Literal["float32", "bfloat16", "float16"] = field(
+        "Training",
+        "bfloat16 and float16: mixed precision. Products of a training step have 16 bits; weights, optimizer, losses "
+        "and all scores stay float32.",
+        "float32",
+    )
     chunk: int = field("Training", "Time steps a gradient goes back (truncated BPTT).", 128, ge=1, tasks="lm")
     optimizer: Literal["adam", "adamw", "sgd"] = field("Training", "The optimizer.", "adamw")
     learning_rate: float = field("Training", "The learning rate at the start.", 2e-3, gt=0)

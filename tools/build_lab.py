@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
+import itertools
 import json
 import re
 import subprocess
@@ -161,16 +162,27 @@ def third_party(used: list[Path]) -> str:
     packages = sorted({package_of(path) for path in used})
     if not packages:
         raise BuildError("lab/node_modules: nothing of it is in lab.js. If it is a link, put the folder itself there.")
-    parts = ["lab.js contains the packages below. Each is used under the licence that follows its name.\n"]
+    texts: dict[str, list[str]] = {}
     for package in packages:
         about = json.loads((package / "package.json").read_text(encoding="utf-8"))
         licences = [path for path in sorted(package.iterdir()) if path.name.lower().startswith(("licen", "copying"))]
         if not licences:
             raise BuildError(f"{package.relative_to(ROOT)}: no licence file")
-        heading = f"{about['name']} {about['version']} ({about['license']})"
-        text = licences[0].read_text(encoding="utf-8").replace("\r\n", "\n").strip()
-        parts.append(f"{'-' * len(heading)}\n{heading}\n{'-' * len(heading)}\n\n{text}\n")
+        notice, text = notice_and_text(licences[0].read_text(encoding="utf-8"))
+        texts.setdefault(text, []).append(f"{about['name']} {about['version']} ({about['license']})\n{notice}".rstrip())
+    parts = ["lab.js contains the packages below. Each is used under the licence below its name and its notice.\n"]
+    for text, names in texts.items():
+        line = "-" * max(len(row) for name in names for row in name.splitlines())
+        parts.append("\n".join([line, *names, line, "", text, ""]))
     return "\n".join(parts)
+
+
+def notice_and_text(licence: str) -> tuple[str, str]:
+    """What a licence says of its package, which are the lines above the first paragraph that is neither a title nor a
+    notice, and the paragraphs that it shares with others. A licence that begins otherwise is all text."""
+    paragraphs = licence.replace("\r\n", "\n").strip().split("\n\n")
+    own = list(itertools.takewhile(lambda text: text.startswith(("Copyright ", "The MIT License")), paragraphs))
+    return "\n".join(own), "\n\n".join(paragraphs[len(own) :])
 
 
 def package_of(path: Path) -> Path:

@@ -20,6 +20,7 @@ void first_pointwise(const Sizes<C, T>& n, Index rows, Index v0, Index v1, const
     for (Index r = 0; r < rows; ++r)
         for (Index at = v0 * L; at < v1 * L; at += L) {
             V kept[C::kept], made[C::gradients], before{}, memory{}, grown{}, through{}, rest{}, dmemory{};
+#pragma GCC unroll 8
             for (int b = 0; b < C::kept; ++b) kept[b] = load(k + r * n.kept + b * n.Hp + at);
             if constexpr (!C::projects) grown = load(dh + r * n.h + at);
             if constexpr (C::second) through = load(dv + r * n.v + at);
@@ -29,6 +30,7 @@ void first_pointwise(const Sizes<C, T>& n, Index rows, Index v0, Index v1, const
                 dmemory = load(dc + r * n.v + at);
             }
             C::template backward<T>(grown, through, kept, before, memory, dmemory, made, rest);
+#pragma GCC unroll 8
             for (int b = 0; b < C::gradients; ++b)  // the second product's are there already, and others are reading them
                 if (!C::second || b < C::from_second.first) store(d + r * n.d + b * n.Hp + at, made[b]);
             if constexpr (C::has_memory) store(dc + r * n.v + at, dmemory);
@@ -45,6 +47,7 @@ void second_pointwise(const Sizes<C, T>& n, Index rows, Index v0, Index v1, cons
         for (Index at = v0 * L; at < v1 * L; at += L) {
             V kept[C::kept], made[C::from_second.first + 1];
             if constexpr (!C::projects)
+#pragma GCC unroll 8
                 for (int b = 0; b < C::kept; ++b) kept[b] = load(k + r * n.kept + b * n.Hp + at);
             C::template backward_second<T>(load(dh + r * n.h + at), kept, made);
             store(d + r * n.d + C::from_second.first * n.Hp + at, made[C::from_second.first]);

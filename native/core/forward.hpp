@@ -30,11 +30,14 @@ void first_product(const Sizes<C, T>& n, const Packed<C, T>& w, Index rows, Inde
                 const Index row = r0 + r, at = unit + i * L;
                 T* blocks = k + row * n.kept + at;
                 V p[gates], kept[C::kept], memory{}, before{};
+#pragma GCC unroll 8
                 for (Index j = 0; j < gates; ++j) p[j] = load(&sums[j][r][i * L]);
+#pragma GCC unroll 8
                 for (int b = 0; b < C::kept; ++b) kept[b] = load(blocks + b * n.Hp);
                 if constexpr (C::has_memory) memory = load(c + row * n.v + at);
                 if constexpr (C::mixes_state) before = load(h + row * n.h + at);
                 const V after = C::template forward<T>(p, before, memory, kept);
+#pragma GCC unroll 8
                 for (int b = 0; b < C::kept; ++b) store(blocks + b * n.Hp, kept[b]);
                 if constexpr (C::has_memory) store(c + row * n.v + at, memory);
                 store(made + row * ld_made + at, after);
@@ -61,10 +64,12 @@ void second_product(const Sizes<C, T>& n, const Packed<C, T>& w, Index rows, Ind
                 V kept[C::kept], before{};
                 if constexpr (C::mixes_state) {
                     before = load(h + row * n.h + at);
+#pragma GCC unroll 8
                     for (int b = 0; b < C::kept; ++b) kept[b] = load(k + row * n.kept + b * n.Hp + at);
                 }
                 const V after = C::template forward_second<T>(load(&sums[r][i * L]), before, kept);
                 if constexpr (C::mixes_state)
+#pragma GCC unroll 8
                     for (int b = 0; b < C::kept; ++b) store(k + row * n.kept + b * n.Hp + at, kept[b]);
                 store(made + row * n.h + at, after);
             }
@@ -213,13 +218,13 @@ private:
     }
 
     // The vectors [v0, v1) of a row of `count` units.
-    static void copy_units(T* to, const T* from, Index count, Index v0, Index v1) {
+    [[gnu::noinline]] static void copy_units(T* to, const T* from, Index count, Index v0, Index v1) {
         const Index u0 = std::min(count, v0 * L), u1 = std::min(count, v1 * L);
         if (from) std::copy(from + u0, from + u1, to + u0);
         else std::fill(to + u0, to + u1, T(0));
     }
     // The same of a padded row: what it starts from, or starts again from, with zeros behind.
-    static void place(T* to, const T* own, const T* restart, bool cut, Index count, Index v0, Index v1) {
+    [[gnu::noinline]] static void place(T* to, const T* own, const T* restart, bool cut, Index count, Index v0, Index v1) {
         const T* from = cut ? restart : own;
         for (Index u = v0 * L; u < v1 * L; ++u) to[u] = from && u < count ? from[u] : T(0);
     }

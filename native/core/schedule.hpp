@@ -66,7 +66,7 @@ public:
     }
 
 private:
-    void build(Index* running) {
+    [[gnu::noinline]] void build(Index* running) {
         std::fill(running, running + steps_ + 2, Index(0));  // first: how many rows have each length
         for (Index b = 0; b < batch_; ++b) ++running[length(b)];
         Index above = 0;  // then: the rank of the first row with each length

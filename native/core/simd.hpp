@@ -82,7 +82,7 @@ template <class T> struct Exponential {
     Vec<T> q;
 };
 
-template <class T> inline Exponential<T> exponential(Vec<T> x) {
+template <class T> [[gnu::always_inline]] inline Exponential<T> exponential(Vec<T> x) {
     using S = Simd<T>;
     const Vec<T> shifted = x * T(1.4426950408889634074) + S::rounder;
     const Vec<T> n = shifted - S::rounder;
@@ -95,13 +95,13 @@ template <class T> inline Exponential<T> exponential(Vec<T> x) {
 }
 
 // s(x) = 1 / (1 + e^-x)
-template <class T> inline Vec<T> sigmoid(Vec<T> x) {
+template <class T> [[gnu::always_inline]] inline Vec<T> sigmoid(Vec<T> x) {
     const auto e = exponential<T>(at_least<T>(at_most<T>(-x, Simd<T>::exp_limit), -Simd<T>::exp_limit));
     return T(1) / (T(1) + (e.scale + e.scale * e.q));
 }
 
 // tanh |x| = (e^2|x| - 1) / (e^2|x| + 1), with e^y - 1 taken whole, so that small x keep their digits.
-template <class T> inline Vec<T> tanh(Vec<T> x) {
+template <class T> [[gnu::always_inline]] inline Vec<T> tanh(Vec<T> x) {
     const BitsOf<T> sign = (BitsOf<T>)x & (BitsOf<T>)splat<T>(T(-0.0));
     const Vec<T> magnitude = (Vec<T>)((BitsOf<T>)x ^ sign);
     const auto e = exponential<T>(T(2) * at_most<T>(magnitude, Simd<T>::tanh_limit));

@@ -15,6 +15,19 @@
 
 namespace unrolled {
 
+void Barrier::meet(const std::atomic<bool>& stopped) {
+    const unsigned round = round_.load(std::memory_order_relaxed);
+    if (missing_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        missing_.store(size_, std::memory_order_relaxed);
+        round_.store(round + 1, std::memory_order_release);
+        return;
+    }
+    for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
+        if (stopped.load(std::memory_order_relaxed)) return;
+        spins < spin_limit ? pause() : give_way();
+    }
+}
+
 void Barrier::give_way() { sched_yield(); }
 
 void Stopper::poll() {

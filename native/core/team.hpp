@@ -17,17 +17,7 @@ public:
     }
 
     void wait(const std::atomic<bool>& stopped) {
-        if (size_ == 1) return;
-        const unsigned round = round_.load(std::memory_order_relaxed);
-        if (missing_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-            missing_.store(size_, std::memory_order_relaxed);
-            round_.store(round + 1, std::memory_order_release);
-            return;
-        }
-        for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
-            if (stopped.load(std::memory_order_relaxed)) return;
-            spins < spin_limit ? pause() : give_way();
-        }
+        if (size_ > 1) meet(stopped);
     }
 
     static constexpr int spin_limit = 4000;
@@ -41,6 +31,8 @@ public:
     static void give_way();
 
 private:
+    void meet(const std::atomic<bool>& stopped);
+
     int size_ = 1;
     alignas(64) std::atomic<int> missing_{1};
     alignas(64) std::atomic<unsigned> round_{0};

@@ -58,6 +58,14 @@ def test_the_licences_of_what_is_inside() -> None:
     text = (STATIC / "THIRD_PARTY.txt").read_text(encoding="utf-8")
     for package in ("preact 10.", "htm 3.", "@preact/signals-core 1."):
         assert f"\n{package}" in text
+    for notice in ("Copyright (c) 2015-present Jason Miller", "Copyright 2020-2025 Observable, Inc."):
+        assert f"\n{notice}\n" in text
+    for licence in (
+        "Permission to use, copy, modify, and/or",
+        "Permission is hereby granted, free",
+        "Apache License\n",
+    ):
+        assert text.count(licence) == 1, "the same text stands twice"
 
 
 def test_both_languages_have_the_same_keys_with_the_same_values() -> None:

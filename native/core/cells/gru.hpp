@@ -17,7 +17,7 @@ struct GruAfter : OneProduct {
     static constexpr bool has_memory = false, mixes_state = true;
 
     template <class T, class V = Vec<T>>
-    static V forward(const V* p, V h, V& /*c*/, V* k) {
+    [[gnu::always_inline]] static V forward(const V* p, V h, V& /*c*/, V* k) {
         k[r_] = sigmoid<T>(p[0]);
         k[z_] = sigmoid<T>(p[1]);
         k[q_] = p[2];
@@ -26,7 +26,7 @@ struct GruAfter : OneProduct {
     }
 
     template <class T, class V = Vec<T>>
-    static void backward(V dh, V /*dv*/, const V* k, V h, V /*c*/, V& /*dc*/, V* d, V& rest) {
+    [[gnu::always_inline]] static void backward(V dh, V /*dv*/, const V* k, V h, V /*c*/, V& /*dc*/, V* d, V& rest) {
         const V n = k[n_], r = k[r_], z = k[z_];
         d[n_] = dh * (T(1) - z) * (T(1) - n * n);
         d[r_] = d[n_] * k[q_] * r * (T(1) - r);
@@ -43,23 +43,23 @@ struct GruBefore : TwoProducts {
     static constexpr bool has_memory = false, mixes_state = true;
 
     template <class T, class V = Vec<T>>
-    static V forward(const V* p, V h, V& /*c*/, V* k) {
+    [[gnu::always_inline]] static V forward(const V* p, V h, V& /*c*/, V* k) {
         k[r_] = sigmoid<T>(p[0]);
         k[z_] = sigmoid<T>(p[1]);
         return k[v_] = k[r_] * h;
     }
 
-    template <class T, class V = Vec<T>> static V forward_second(V p, V h, V* k) {
+    template <class T, class V = Vec<T>> [[gnu::always_inline]] static V forward_second(V p, V h, V* k) {
         k[n_] = tanh<T>(p);
         return k[n_] + k[z_] * (h - k[n_]);
     }
 
-    template <class T, class V = Vec<T>> static void backward_second(V dh, const V* k, V* d) {
+    template <class T, class V = Vec<T>> [[gnu::always_inline]] static void backward_second(V dh, const V* k, V* d) {
         d[n_] = dh * (T(1) - k[z_]) * (T(1) - k[n_] * k[n_]);
     }
 
     template <class T, class V = Vec<T>>
-    static void backward(V dh, V dv, const V* k, V h, V /*c*/, V& /*dc*/, V* d, V& rest) {
+    [[gnu::always_inline]] static void backward(V dh, V dv, const V* k, V h, V /*c*/, V& /*dc*/, V* d, V& rest) {
         const V r = k[r_], z = k[z_];
         d[r_] = dv * h * r * (T(1) - r);
         d[z_] = dh * (h - k[n_]) * z * (T(1) - z);

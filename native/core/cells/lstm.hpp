@@ -18,7 +18,7 @@ template <class Products> struct LstmGates : Products {
     static constexpr bool has_memory = true, mixes_state = false;
 
     template <class T, class V = Vec<T>>
-    static V forward(const V* p, V /*h*/, V& c, V* k) {
+    [[gnu::always_inline]] static V forward(const V* p, V /*h*/, V& c, V* k) {
         k[i_] = sigmoid<T>(p[0]);
         k[f_] = sigmoid<T>(p[1]);
         k[g_] = tanh<T>(p[2]);
@@ -30,7 +30,7 @@ template <class Products> struct LstmGates : Products {
     }
 
     template <class T, class V = Vec<T>>
-    static void backward(V dh, V dv, const V* k, V /*h*/, V c, V& dc, V* d, V& /*rest*/) {
+    [[gnu::always_inline]] static void backward(V dh, V dv, const V* k, V /*h*/, V c, V& dc, V* d, V& /*rest*/) {
         const V i = k[i_], f = k[f_], g = k[g_], o = k[o_], shown = tanh<T>(k[c_]);
         const V dshown = Products::second ? dv : dh;
         dc += dshown * o * (T(1) - shown * shown);
@@ -52,8 +52,8 @@ struct LstmProjected : LstmGates<TwoProducts> {
     static constexpr int kept = 6, gradients = 4;
     static constexpr Range from_second{4, 1};
 
-    template <class T, class V = Vec<T>> static V forward_second(V p, V /*h*/, V* /*k*/) { return p; }
-    template <class T, class V = Vec<T>> static void backward_second(V dh, const V* /*k*/, V* d) { d[4] = dh; }
+    template <class T, class V = Vec<T>> [[gnu::always_inline]] static V forward_second(V p, V /*h*/, V* /*k*/) { return p; }
+    template <class T, class V = Vec<T>> [[gnu::always_inline]] static void backward_second(V dh, const V* /*k*/, V* d) { d[4] = dh; }
 };
 
 }  // namespace unrolled::UNROLLED_TARGET

@@ -15,12 +15,12 @@ template <bool is_tanh> struct Rnn : OneProduct {
     static constexpr bool has_memory = false, mixes_state = false;
 
     template <class T, class V = Vec<T>>
-    static V forward(const V* p, V /*h*/, V& /*c*/, V* k) {
+    [[gnu::always_inline]] static V forward(const V* p, V /*h*/, V& /*c*/, V* k) {
         return k[h_] = is_tanh ? tanh<T>(p[0]) : relu<T>(p[0]);
     }
 
     template <class T, class V = Vec<T>>
-    static void backward(V dh, V /*dv*/, const V* k, V /*h*/, V /*c*/, V& /*dc*/, V* d, V& /*rest*/) {
+    [[gnu::always_inline]] static void backward(V dh, V /*dv*/, const V* k, V /*h*/, V /*c*/, V& /*dc*/, V* d, V& /*rest*/) {
         d[0] = is_tanh ? dh * (T(1) - k[h_] * k[h_]) : k[h_] > T(0) ? dh : V{};
     }
 };

@@ -107,8 +107,12 @@ def _versions() -> Table:
 def _devices() -> Table:
     import torch
 
+    from unrolled.training.precision import bfloat16_instructions
+
     rows = table("devices", "device", "what")
     rows.add_row("cpu", f"{os.cpu_count()} cores, {torch.get_num_threads()} threads in use by torch")
+    products = ", ".join(bfloat16_instructions()) or "no instructions for it: --precision bfloat16 would be slower"
+    rows.add_row("cpu, bfloat16", products)
     for index in range(torch.cuda.device_count()):
         rows.add_row(f"cuda:{index}", torch.cuda.get_device_name(index))
     if not torch.cuda.is_available():

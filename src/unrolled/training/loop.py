@@ -106,6 +106,8 @@ class Loop:
         parameters = sum(p.numel() for p in self.model.parameters())
         epochs = self.recipe.epochs
         self.progress.start(epochs=epochs, done=self.counters.epoch, steps=self.step_count, parameters=parameters)
+        if self.precision.note:
+            self.progress.note(self.precision.note)
         try:
             with self.signals:
                 self._run_epochs()

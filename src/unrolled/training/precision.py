@@ -20,9 +20,14 @@ from unrolled.kernels import choose
 from unrolled.layers import Recurrent
 from unrolled.models.parts import widened
 
-__all__ = ["Precision"]
+__all__ = ["Precision", "bfloat16_instructions"]
 
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def bfloat16_instructions() -> list[str]:
+    """What this processor has for products of bfloat16, such as avx512_bf16; without, they are slow."""
+    return [name for name, has in torch.cpu.get_capabilities().items() if "bf16" in name and has is True]
 
 
 class Precision:
@@ -60,6 +65,13 @@ class Precision:
             return _in_float32(found)
 
         vars(model)["forward"] = MethodType(forward, model)  # a method, so that a copy of the model calls its own
+
+    @property
+    def note(self) -> str | None:
+        """What a person should know before a long run; None where there is nothing."""
+        if self.device.type != "cpu" or self.dtype is None or (self.name == "bfloat16" and bfloat16_instructions()):
+            return None
+        return f"{self.name}: this processor is not known to be fast in it; compare the time of a step with float32"
 
     def engine(self, model: nn.Module) -> dict[str, str]:
         """`engine` and `reason` of the recurrent layers; empty where there are none.

@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from unrolled.errors import BundleError, DataError, RunError
 from unrolled.insight import gates, gradient_flow, jacobians
 from unrolled.insight.packing import unpack
 from unrolled.training import Recipe, load, train
-from unrolled.training.inspection import inspect, summary_lines
+from unrolled.training.inspection import inspect, inspecting, summary_lines
+from unrolled.training.inspection.budget import FEWEST, PASSES, WORK, budget
 
 SMALL: dict[str, Any] = {"hidden": 6, "embedding": 5, "epochs": 2, "batch_size": 8, "log_every": 1, "inspect_every": 4}
 
@@ -142,6 +144,42 @@ def test_one_step_and_none(runs: Path) -> None:
     with pytest.raises(DataError, match="at: expected output steps from 0 to 3"):
         inspect(runs / "lm", ["abc"], at=[4])
     assert [entry["step"] for entry in inspect(runs / "lm", ["abc"], at=[2, -1])["items"][0]["attributions"]] == [2, 3]
+
+
+def test_a_large_model_is_explained_in_part_and_says_so(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First one output instead of four, then fewer steps; what is said of these is said of the shorter text."""
+    text, weights = "abcdefghabcdefghabcdefgh", 3 * 6 * (5 + 6 + 2)
+    whole = inspect(runs / "lm", [text])
+    assert whole["notes"] == []
+    monkeypatch.setattr(inspecting, "budget", partial(budget, work=weights * 25 * (25 + 2 * PASSES)))
+    found = inspect(runs / "lm", [text])
+    assert found["notes"] == [f"{weights} recurrent weights: the last output of an item is explained"]
+    assert found["items"][0]["attributions"] == whole["items"][0]["attributions"][-1:]
+    monkeypatch.setattr(inspecting, "budget", partial(budget, work=weights * 20 * (20 + PASSES)))
+    found = inspect(runs / "lm", [text])
+    said = "the last output of an item is explained, the first 20 steps are looked at"
+    assert found["notes"][0] == f"{weights} recurrent weights: {said}"
+    assert found["items"][0]["steps"] == 21  # the symbol before a document is read as well
+    shorter = inspect(runs / "lm", [text[:20]])
+    for key in ("layers", "verdict"):
+        assert found[key] == shorter[key]
+    assert found["items"][0]["attributions"] == shorter["items"][0]["attributions"][-1:]
+    (chosen,) = inspect(runs / "lm", [text], at=[0, 2])["items"]
+    assert [entry["step"] for entry in chosen["attributions"]] == [0, 2]
+
+
+@pytest.mark.parametrize("hidden", [16, 128, 512, 2048])
+def test_what_is_looked_at_fits_the_work(hidden: int) -> None:
+    layer = torch.nn.LSTM(8, hidden, device="meta")
+    weights = sum(parameter.numel() for parameter in layer.parameters())
+    for outputs, chosen in ((4, False), (4, True), (1, False)):
+        found = budget(layer, 500, 512, outputs, chosen=chosen)
+        cost = weights * min(500, found.steps) * (min(500, found.steps) + PASSES * found.outputs)
+        assert cost <= WORK or found.steps == FEWEST
+        assert (found.note is None) == (found.steps == 512 and found.outputs == outputs)
+        assert found.outputs == outputs or not chosen
+        assert (found.note is None) == (hidden < 256)
+    assert budget(layer, 3, 512, 4) == (512, 4, None)  # a short text of any model is whole
 
 
 def test_many_items_are_counted_and_three_are_shown(runs: Path) -> None:

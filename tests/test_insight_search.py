@@ -15,6 +15,7 @@ import unrolled
 from test_insight_gates import LENGTHS, OURS, randomised
 from unrolled.errors import RunError, ShapeError
 from unrolled.insight import attention, attribute, find_non_finite
+from unrolled.insight.attribution import occlusions
 from unrolled.insight.packing import heat, numbers, unpack
 from unrolled.models import Batch, TokenInput, build
 
@@ -196,6 +197,28 @@ def test_gradients_are_autograds_and_occlusion_is_a_forward_pass() -> None:
         options: Any = {"target": target, "method": method}
         together, one_by_one = (attribute(layer, x, rows_alike=how, **options) for how in (True, False))
         torch.testing.assert_close(together.scores, one_by_one.scores, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_several_targets_take_one_run_of_each_variant(alike: bool) -> None:
+    layer = randomised(unrolled.GRU(4, 3, batch_first=True))
+    x = torch.randn(2, 6, 4)
+    targets = [lambda output, t=t: output[0][:, t, t % 3] for t in (5, 0, 3)]
+    calls: list[int] = []
+
+    def counted(output: Any) -> Tensor:
+        calls.append(len(output[0]))
+        return targets[0](output)
+
+    together = occlusions(layer, x, targets=[counted, *targets[1:]], rows_alike=alike)
+    assert sum(calls) == 2 * (2 + 6), "the input, the baseline, and six variants of two rows, once"
+    for found, target in zip(together, targets, strict=True):
+        alone = attribute(layer, x, target=target, method="occlusion", rows_alike=alike)
+        torch.testing.assert_close(found.scores, alone.scores, rtol=0, atol=1e-14)
+        torch.testing.assert_close(found.value, alone.value, rtol=0, atol=0)
+        torch.testing.assert_close(found.baseline, alone.baseline, rtol=0, atol=0)
+    assert (together[1].scores[:, 1:] == 0).all()
+    assert (together[0].scores != 0).any(0).all()
 
 
 def test_the_warning_stands_beside_every_gradient() -> None:

@@ -11,7 +11,7 @@ Variant  The input that is varied is what enters the first recurrent layer; the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from unrolled.errors import RunError, ShapeError, expected
 from unrolled.insight.cells import is_recurrent, spells
 from unrolled.insight.stepping import as_numbers, copied
 
-__all__ = ["METHODS", "WARNING", "Attribution", "attribute"]
+__all__ = ["METHODS", "WARNING", "Attribution", "attribute", "occlusions"]
 
 METHODS = ("gradient", "gradient_x_input", "integrated_gradients", "occlusion")
 WARNING = (
@@ -90,11 +90,11 @@ def attribute(
     """
     if method not in METHODS:
         raise ValueError(expected("method", f"one of {', '.join(METHODS)}", repr(method)))
-    probe = _Probe(model, args, kwargs, target, module, rows_alike)
+    if method == "occlusion":
+        return occlusions(model, *args, targets=[target], module=module, rows_alike=rows_alike, **kwargs)[0]
+    probe = _Probe(model, args, kwargs, [target], module, rows_alike)
     x = probe.seen
     value, start = probe(x).detach(), probe(torch.zeros_like(x)).detach()
-    if method == "occlusion":
-        return Attribution(method, probe.by_row(_occlude(probe, x, value)), value, start)
     if method != "integrated_gradients":
         gradient = _gradient(probe, x[None])[0]
         scores = gradient.norm(dim=-1) if method == "gradient" else (gradient * x).sum(-1)
@@ -108,6 +108,27 @@ def attribute(
     return made
 
 
+@torch.no_grad()
+def occlusions(
+    model: nn.Module,
+    *args: Any,
+    targets: Sequence[Target],
+    module: str | None = None,
+    rows_alike: bool = False,
+    **kwargs: Any,
+) -> list[Attribution]:
+    """`attribute` by occlusion for several targets: each variant of the input runs once for all of them.
+
+    Raises:
+        RunError, ShapeError: as `attribute`.
+    """
+    probe = _Probe(model, args, kwargs, targets, module, rows_alike)
+    x = probe.seen
+    value, start = probe.each(x[None])[:, 0], probe.each(torch.zeros_like(x)[None])[:, 0]
+    scores = _occlude(probe, x, value)
+    return [Attribution("occlusion", probe.by_row(s), v, b) for s, v, b in zip(scores, value, start, strict=True)]
+
+
 class _Probe:
     """The model as a function of what enters one of its recurrent layers."""
 
@@ -116,13 +137,13 @@ class _Probe:
         model: nn.Module,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        target: Target,
+        targets: Sequence[Target],
         name: str | None,
         alike: bool,
     ) -> None:
         self.model = copied(model).requires_grad_(False)
         self.args, self.kwargs = as_numbers((args, kwargs))
-        self.target, self.alike = target, alike
+        self.targets, self.alike = targets, alike
         self.name, self.layer = self._find(name)
         with self._watched(None) as seen, torch.no_grad():
             self.model(*self.args, **self.kwargs)
@@ -175,17 +196,23 @@ class _Probe:
         return self.many(x[None])[0]
 
     def many(self, variants: Tensor) -> Tensor:
-        """(N, B) for N variants of the input, in one batch where the rows are alike."""
+        """(N, B) for N variants of the input: the first target of each."""
+        return self.each(variants)[0]
+
+    def each(self, variants: Tensor) -> Tensor:
+        """(K, N, B) for K targets and N variants of the input, in one batch where the rows are alike."""
         if not self.alike and len(variants) > 1:
-            return torch.stack([self(x) for x in variants])
+            return torch.cat([self.each(x[None]) for x in variants], 1)
         count, batch = len(variants), self.seen.shape[1 - self.time]
         args, kwargs = _repeated((self.args, self.kwargs), count) if count > 1 else (self.args, self.kwargs)
         joined = variants.flatten(0, 1) if self.time == 1 else variants.transpose(0, 1).flatten(1, 2)
         with self._watched(joined):
-            values = self.target(self.model(*args, **kwargs))
-        if values.shape != (count * batch,):
-            raise ShapeError(expected("target", f"one number a row, ({count * batch},)", tuple(values.shape)))
-        return values.reshape(count, batch)
+            output = self.model(*args, **kwargs)
+        values = [target(output) for target in self.targets]
+        for one in values:
+            if one.shape != (count * batch,):
+                raise ShapeError(expected("target", f"one number a row, ({count * batch},)", tuple(one.shape)))
+        return torch.stack(values).reshape(len(values), count, batch)
 
     def at_a_time(self) -> int:
         """How many variants are held at once."""
@@ -218,14 +245,13 @@ def _integrate(probe: _Probe, x: Tensor, nodes: int) -> Tensor:
     return (total * x).sum(-1)
 
 
-@torch.no_grad()
 def _occlude(probe: _Probe, x: Tensor, value: Tensor) -> Tensor:
-    """f(x) - f(x with one step at the baseline), for each step."""
+    """f(x) - f(x with one step at the baseline), for each of K targets and each step, in the order of the layer."""
     found = []
     for steps in torch.arange(x.shape[probe.time]).split(probe.at_a_time()):
         variants = x.repeat(len(steps), *[1] * x.dim())
         for variant, step in zip(variants, steps.tolist(), strict=True):
             variant.select(probe.time, step).zero_()
-        found.append(value - probe.many(variants))
-    scores = torch.cat(found) if found else x.new_zeros(0, len(value))  # (T, B)
-    return scores.T if probe.time == 1 else scores
+        found.append(value[:, None] - probe.each(variants))
+    scores = torch.cat(found, 1) if found else x.new_zeros(len(value), 0, value.shape[1])  # (K, T, B)
+    return scores.transpose(1, 2) if probe.time == 1 else scores

@@ -18,7 +18,7 @@ from unrolled.data import Item
 from unrolled.errors import DataError, RecipeError, expected
 from unrolled.insight import describe
 from unrolled.insight.attention import attention
-from unrolled.insight.attribution import METHODS, WARNING, attribute
+from unrolled.insight.attribution import METHODS, WARNING, Attribution, attribute, occlusions
 from unrolled.insight.cells import is_recurrent, spells
 from unrolled.insight.flow import gradient_flow
 from unrolled.insight.gates import gates
@@ -27,6 +27,7 @@ from unrolled.insight.non_finite import find_non_finite
 from unrolled.insight.packing import number, numbers
 from unrolled.insight.stepping import Trace
 from unrolled.insight.verdict import Verdict, judge, worst
+from unrolled.training.inspection.budget import Budget, budget
 from unrolled.training.inspection.metrics import clipping_of, events, looks_of
 from unrolled.training.inspection.shown import Inspection
 from unrolled.training.inspection.views import MOST_STEPS, View, view
@@ -43,7 +44,7 @@ BYTES = 900_000  # of states and gates in one inspection
 MOST_LAGS = 100  # of the products of Jacobians
 OUTPUT_STEPS = 4  # outputs of an item that are explained
 BRIEF_STEPS, BRIEF_LAGS = 128, 30  # of a brief look, which also shows one item and explains its last output alone
-BRIEF_WORK = 4e9  # multiplications that its products of Jacobians may take, S³ a lag
+WORK, BRIEF_WORK = 3e10, 4e9  # multiplications that the products of Jacobians may take, S³ a lag
 TOP = 3
 Key = tuple[str, int, int]
 
@@ -76,8 +77,12 @@ def inspect(
     trained = run if isinstance(run, Trained) else Trained.load(run, "cpu")
     folder = None if isinstance(run, Trained) or not Path(run).is_dir() else Path(run)
     model = trained.model.eval()
-    views = [view(trained.task, model, item, BRIEF_STEPS if brief else MOST_STEPS) for item in _items(trained, items)]
-    made = _Inspection(trained, model, views[:MOST_ITEMS], fine, brief)
+    given = _items(trained, items)
+    fits = _budget(trained, given, at, brief)
+    views = [view(trained.task, model, item, fits.steps) for item in given]
+    made = _Inspection(trained, model, views[:MOST_ITEMS], fits, fine, brief)
+    if fits.note is not None:
+        made.notes.append(fits.note)
     if len(views) > MOST_ITEMS:
         made.notes.append(f"{len(views)} items: the first {MOST_ITEMS} are counted")
     entries = [] if folder is None else events(folder / "metrics.jsonl")
@@ -95,7 +100,7 @@ def _items(trained: Trained, given: Iterable[Any] | None) -> list[Item]:
             raise DataError(
                 f"the data of the run cannot be read, so there is nothing to look at: {error} {way_out}"
             ) from None
-        part = parts.test if len(parts.test) else parts.valid
+        part = parts.scored.shown()
         given = [part[i] for i in range(min(len(part), MOST_ITEMS))]
     items = [one if isinstance(one, Item) else trained.task.item(one, f"input {i}") for i, one in enumerate(given, 1)]
     items = [one for one in items if one.length] if len(items) > 1 else items
@@ -104,11 +109,20 @@ def _items(trained: Trained, given: Iterable[Any] | None) -> list[Item]:
     return items
 
 
+def _budget(trained: Trained, items: Sequence[Item], at: Sequence[int] | None, brief: bool) -> Budget:
+    one = trained.task.name == "classify" or (brief and at is None)
+    outputs = 1 if one else OUTPUT_STEPS if at is None else len(at)
+    longest = 0 if trained.task.name == "forecast" else max(item.length for item in items)  # which is not explained
+    most = BRIEF_STEPS if brief else MOST_STEPS
+    return budget(trained.model, longest, most, outputs, chosen=at is not None)
+
+
 @dataclass
 class _Inspection:
     trained: Trained
     model: nn.Module
     views: list[View]
+    fits: Budget
     fine: bool = False
     brief: bool = False
     notes: list[str] = field(default_factory=list)
@@ -167,10 +181,9 @@ class _Inspection:
         return found
 
     def _lags(self, trace: Trace) -> int:
-        if not self.brief:
-            return MOST_LAGS
         size = sum(part.shape[-1] for part in trace.before)
-        return max(4, min(BRIEF_LAGS, int(BRIEF_WORK / size**3)))
+        most, work = (BRIEF_LAGS, BRIEF_WORK) if self.brief else (MOST_LAGS, WORK)
+        return max(4, min(most, int(work / size**3)))
 
     def _shown(self) -> range:
         """The items that are shown whole; a forecast answers with numbers, which have no names to show."""
@@ -206,15 +219,21 @@ class _Inspection:
         """What the likeliest answer rests on, by each method, at some output steps."""
         if not any(is_recurrent(module) and hasattr(module, "num_layers") for module in self.model.modules()):
             return []
+        last = one.answers != "class" and self.fits.outputs == 1 and at is None
+        steps = _explained(one, scores, [-1] if last else at)
+        answers = [int((scores if step is None else scores[step]).argmax()) for step in steps]
+        targets = [one.target(*place) for place in zip(steps, answers, strict=True)]
+        hidden = occlusions(self.model, *one.args, targets=targets, rows_alike=True)
         found = []
-        for step in _explained(one, scores, [-1] if self.brief and at is None else at):
-            answer = int((scores if step is None else scores[step]).argmax())
-            entry: dict[str, Any] = {"step": step, "answer": one.names[answer], "methods": []}
-            for method in METHODS:
-                made = attribute(self.model, *one.args, target=one.target(step, answer), method=method, rows_alike=True)
-                entry["methods"].append(describe.attribution_json(made))
-            found.append(entry)
+        for step, answer, target, seen in zip(steps, answers, targets, hidden, strict=True):
+            made = [self._attribution(one, method, target, seen) for method in METHODS]
+            found.append({"step": step, "answer": one.names[answer], "methods": made})
         return found
+
+    def _attribution(self, one: View, method: str, target: Any, seen: Attribution) -> dict[str, Any]:
+        if method != "occlusion":
+            seen = attribute(self.model, *one.args, target=target, method=method, rows_alike=True)
+        return describe.attribution_json(seen)
 
 
 def _explained(one: View, scores: torch.Tensor, at: Sequence[int] | None) -> Sequence[int | None]:

@@ -139,6 +139,16 @@ class TestSeries:
         with pytest.raises(DataError, match="UTF-8 text, found byte 0xf5"):
             self.read(tmp_path / "a.jsonl", b'{"time": 1, "target": 2, "id": "\xf5"}\n')
 
+    def test_lines_that_are_cut_off(self, tmp_path: Path) -> None:
+        """pyarrow's reader of JSON ended the process at the first of these, now and then."""
+        for text in (' null, "id": "a", "k": 1}\n{"time": 3, "target": 1, "id": "a", "k": 1}\n', '{"time": 3, "tar'):
+            with pytest.raises(DataError, match=r"a.jsonl:1: expected one JSON object"):
+                self.read(tmp_path / "a.jsonl", text)
+
+    def test_a_list_is_no_number(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"a.jsonl:2: expected a flat table .* found a list in column 'k'"):
+            self.read(tmp_path / "a.jsonl", '{"time": 1, "target": 2}\n{"time": 2, "target": 2, "k": []}\n')
+
     @pytest.mark.parametrize("gaps", ["mask", "fill"])
     def test_one_wrong_time_does_not_take_all_memory(self, gaps: str, tmp_path: Path) -> None:
         rows = "time,target,id\n1,1,a\n2,1,a\n3,1,a\n4000000000,1,a\n"

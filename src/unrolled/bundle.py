@@ -100,6 +100,8 @@ def _expanded(path: str | Path, tensors: dict[str, np.ndarray], name: str) -> np
     if scale.dtype != np.float32 or scale.shape != matrix.shape[:1]:
         wanted = f"float32 ({matrix.shape[0]},) (rows)"
         raise BundleError(expected(f"{path}: {name}{SCALE}", wanted, f"{scale.dtype} {scale.shape}"))
+    if not (np.abs(scale) < np.finfo(np.float32).max / 128).all():  # NaN too
+        raise BundleError(expected(f"{path}: {name}{SCALE}", "scales whose rows are numbers of float32", "larger ones"))
     return matrix * scale[:, None]
 
 

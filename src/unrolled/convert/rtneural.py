@@ -106,8 +106,9 @@ def _array(value: Any, name: str, axes: int) -> np.ndarray:
     if not all(type(number) in (int, float) for row in rows for number in row):
         raise ConvertError(expected(name, "numbers", "something else among them"))
     try:
-        array = np.array(rows, np.float64).astype(np.float32)
-    except (OverflowError, ValueError) as error:
+        with np.errstate(over="raise"):
+            array = np.array(rows, np.float64).astype(np.float32)
+    except (OverflowError, ValueError, FloatingPointError) as error:
         raise ConvertError(expected(name, "numbers of float32", str(error))) from None
     return array if axes == 2 else array[0]
 

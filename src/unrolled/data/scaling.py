@@ -51,6 +51,7 @@ class Scaler:
     def from_dict(cls, saved: dict[str, Any]) -> Scaler:
         """The inverse of `to_dict`."""
         try:
-            return cls(np.array(saved["mean"], np.float32), np.array(saved["scale"], np.float32))
-        except (KeyError, TypeError, ValueError):
+            with np.errstate(over="raise"):
+                return cls(np.array(saved["mean"], np.float32), np.array(saved["scale"], np.float32))
+        except (KeyError, TypeError, ValueError, FloatingPointError):
             raise DataError(expected("scaler", "a dict with mean and scale", repr(saved)[:80])) from None

@@ -52,7 +52,15 @@ def model_of(where: str, tensors: dict[str, np.ndarray], header: dict[str, Any])
         weights.finish()
     except (BundleError, MissingExtra):
         raise
-    except (UnrolledError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+    except (
+        UnrolledError,
+        LookupError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         raise BundleError(expected(where, "weights that fit their recipe", found, "The file is damaged.")) from None
     return model

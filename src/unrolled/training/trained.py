@@ -156,7 +156,15 @@ class Trained:
             recipe = Recipe(**header["recipe"])
             task = find(recipe.task).from_dict(recipe, header["task"])
             model = _rebuild(task, tensors)
-        except (UnrolledError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
+        except (
+            UnrolledError,
+            LookupError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            AttributeError,
+            RuntimeError,
+        ) as error:
             found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             raise BundleError(
                 expected(str(file), "weights that fit their recipe", found, "The file is damaged.")

@@ -6,7 +6,7 @@ null) is a missing value. Rows at the end that have known covariates and no targ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,9 +15,9 @@ import numpy as np
 
 from unrolled.data.calendar import Frequency, infer_frequency, parse_times, show_time
 from unrolled.data.items import Dataset, Item, listed
-from unrolled.data.readers.records import read_parquet_table, readable
+from unrolled.data.readers.records import read_parquet_table, read_records, readable
 from unrolled.data.readers.rows import Place, missing_column
-from unrolled.data.readers.source import Request, decode, read_bytes, to_dataset
+from unrolled.data.readers.source import Request, to_dataset
 from unrolled.data.readers.tables import read_cells
 from unrolled.data.series import Series, fill_forward
 from unrolled.errors import DataError, expected, require
@@ -117,17 +117,28 @@ def _table(request: Request, format: str) -> tuple[Any, list[Place]]:
         table, places, _, _ = read_cells(request, "," if chosen == "csv" else "\t")
         return table, places
     arrow = require("pyarrow", "train")
-    if chosen == "parquet":
-        table = read_parquet_table(request)
-    else:
-        text = decode(request, read_bytes(request)).encode()  # pyarrow would take bytes that are no UTF-8
-        with readable(request, "JSON lines"):
-            table = require("pyarrow.json", "train").read_json(arrow.BufferReader(text))
+    if chosen == "jsonl":
+        return _of_records(request, read_records(request, "jsonl"))
+    table = read_parquet_table(request)
     with readable(request, "a flat table of numbers and times", "Each cell is a number, a text or a time."):
         columns = [column.cast(arrow.string()).fill_null("") for column in table.columns]
-    count = table.num_rows
-    places = list(range(1, count + 1)) if chosen == "jsonl" else [f"row {n}" for n in range(1, count + 1)]
+    places: list[Place] = [f"row {number}" for number in range(1, table.num_rows + 1)]
     return arrow.table(columns, names=table.column_names), places
+
+
+def _of_records(request: Request, records: Sequence[tuple[Place, Mapping[str, Any]]]) -> tuple[Any, list[Place]]:
+    """Records as a table of texts. pyarrow's own reader of JSON crashed on some lines that were cut off."""
+    arrow = require("pyarrow", "train")
+    cells: dict[str, list[str]] = {name: [] for _, record in records for name in record}
+    for place, record in records:
+        for name, column in cells.items():
+            value = record.get(name)
+            if isinstance(value, list | dict):
+                found = f"a {type(value).__name__} in column {name!r}"
+                raise request.fail(place, "a flat table of numbers and times", found, "Give each value a field.")
+            column.append("" if value is None else str(value))
+    table = arrow.table({name: arrow.array(column, arrow.string()) for name, column in cells.items()})
+    return table, [place for place, _ in records]
 
 
 def _rows(request: Request, columns: SeriesColumns, table: Any, places: list[Place]) -> _Rows:

@@ -59,11 +59,12 @@ def read(
         DataError: with the file, the line, the column, what was wanted, what was found and what to do.
     """
     request = Request(Path(path), task, labelled)
-    if task not in TASKS:
-        raise DataError(expected("task", f"one of {', '.join(TASKS)}", repr(task)))
-    chosen = _choose(request, format)
-    columns = columns or Columns()
-    if task == "seq2seq" and chosen != "text":
+    return read_as(request, choose_format(request, format), columns or Columns())
+
+
+def read_as(request: Request, chosen: str, columns: Columns) -> Dataset:
+    """Read a file, or a piece of one, whose format is known."""
+    if request.task == "seq2seq" and chosen != "text":
         return read_pairs(request, columns, chosen)
     if chosen in ("csv", "tsv"):
         return read_table(request, columns, "," if chosen == "csv" else "\t")
@@ -80,7 +81,10 @@ def read(
     return read_text(request, documents=chosen == "documents")
 
 
-def _choose(request: Request, format: str) -> str:
+def choose_format(request: Request, format: str) -> str:
+    """One of FORMATS: the one named, or that of the suffix, if the task can read it."""
+    if request.task not in TASKS:
+        raise DataError(expected("task", f"one of {', '.join(TASKS)}", repr(request.task)))
     if format == "auto":
         suffix = request.path.suffix.lower()
         if suffix == ".txt" and request.task == "tag" and request.labelled:

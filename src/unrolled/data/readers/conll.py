@@ -19,10 +19,10 @@ _START = "-DOCSTART-"
 _TAG_FIELDS = {"tags": "upos", "upos": "upos", "xpos": "xpos", "deprel": "deprel"}
 
 
-def _blocks(text: str) -> Iterator[list[tuple[int, str]]]:
+def _blocks(request: Request, text: str) -> Iterator[list[tuple[int, str]]]:
     """Sentences as numbered lines."""
     block: list[tuple[int, str]] = []
-    for number, line in numbered_lines(text):
+    for number, line in numbered_lines(request, text):
         if line.strip():
             block.append((number, line))
         elif block:
@@ -32,11 +32,16 @@ def _blocks(text: str) -> Iterator[list[tuple[int, str]]]:
         yield block
 
 
+def _before(request: Request) -> tuple[int, str | None]:
+    """The width and the group with which a reading begins."""
+    return (request.piece.width, request.piece.group) if request.piece is not None else (0, None)
+
+
 def read_conll(request: Request) -> Dataset:
     text = decode(request, read_bytes(request))
     items: list[Item] = []
-    width, group = 0, None
-    for block in _blocks(text):
+    width, group = _before(request)
+    for block in _blocks(request, text):
         tokens, tags = [], []
         for number, line in block:
             columns = _columns(line)
@@ -82,13 +87,12 @@ def read_conllu(request: Request, columns: Columns) -> Dataset:
         raise request.fail(None, f"tags to be one of {', '.join(_TAG_FIELDS)}", found)
     field = _TAG_FIELDS[wanted]
     items: list[Item] = []
-    group = None
-    for block in _blocks(decode(request, read_bytes(request))):
+    _, group = _before(request)
+    for block in _blocks(request, decode(request, read_bytes(request))):
         sentence = _parse_conllu(request, library, block)
         if sentence is None:
             continue
-        document = sentence.metadata.get("newdoc id", sentence.metadata.get("newdoc", group))
-        group = document if document is not None or "newdoc" not in sentence.metadata else f"line {block[0][0]}"
+        group = _document(sentence, block, group)
         words = [word for word in sentence if isinstance(word["id"], int)]
         tags = [word[field] for word in words]
         untagged = [word for word, tag in zip(words, tags, strict=True) if tag in (None, "_")]
@@ -114,3 +118,40 @@ def _parse_conllu(request: Request, library: Any, block: list[tuple[int, str]]) 
     except Exception as error:  # the library raises its own and built-in kinds; its text says what is wrong
         raise request.fail(f"{block[0][0]}-{block[-1][0]}", "a CoNLL-U sentence", str(error)) from error
     return sentences[0] if sentences else None
+
+
+def after(request: Request, format: str) -> tuple[int, str | None]:
+    """The width and the group with which the piece after this one begins."""
+    width, group = _before(request)
+    data = read_bytes(request)
+    if format == "conllu":
+        return 0, _last_document(request, data, group)
+    marked = _START.encode() in data
+    if width and not marked:
+        return width, group
+    for number, line in numbered_lines(request, decode(request, data)):
+        columns = _columns(line) if line.strip() else []
+        if columns and columns[0] == _START:
+            group = f"{request.name}:{number}"
+        elif columns:
+            width = width or len(columns)
+            if not marked:
+                break
+    return width, group
+
+
+def _last_document(request: Request, data: bytes, group: str | None) -> str | None:
+    """The group that is open after a piece of a CoNLL-U file."""
+    blocks = list(_blocks(request, decode(request, data))) if b"newdoc" in data else []
+    for block in reversed(blocks):
+        if any(line.startswith("#") and "newdoc" in line for _, line in block):
+            sentence = _parse_conllu(request, require("conllu", "train"), block)
+            if sentence is not None and {"newdoc", "newdoc id"} & set(sentence.metadata):
+                return _document(sentence, block, group)
+    return group
+
+
+def _document(sentence: Any, block: list[tuple[int, str]], group: str | None) -> str | None:
+    """The group of a sentence, where that of the one before is `group`."""
+    document = sentence.metadata.get("newdoc id", sentence.metadata.get("newdoc", group))
+    return document if document is not None or "newdoc" not in sentence.metadata else f"line {block[0][0]}"

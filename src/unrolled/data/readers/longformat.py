@@ -25,7 +25,7 @@ def read_long(request: Request, columns: Columns, table: Any, places: list[Place
             raise missing_column(request, name, role, names)
     if not table.num_rows:
         return to_dataset(request, [], [])
-    channels, notes = _channels(request, columns, table, places)
+    channels, notes = channels_of(request, columns, table, places)
     values = np.stack([_numbers(request, table, name, places) for name in channels], axis=1)
     with np.errstate(over="ignore"):
         values = values.astype(np.float32)
@@ -39,7 +39,7 @@ def read_long(request: Request, columns: Columns, table: Any, places: list[Place
     return to_dataset(request, items, [], notes)
 
 
-def _channels(request: Request, columns: Columns, table: Any, places: list[Place]) -> tuple[list[str], list[str]]:
+def channels_of(request: Request, columns: Columns, table: Any, places: list[Place]) -> tuple[list[str], list[str]]:
     """The named feature columns, or each column that begins with a number and has no other role."""
     if columns.features:
         return list(columns.features), []

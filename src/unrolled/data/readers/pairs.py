@@ -12,14 +12,14 @@ A source may stand in several rows with different targets. An empty source or ta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from unrolled.data.items import Columns, Dataset, Item, listed
 from unrolled.data.readers.records import read_records
-from unrolled.data.readers.rows import Place, check_channels, features_of, missing_column, tokens_of
+from unrolled.data.readers.rows import Place, check_alike, features_of, missing_column, tokens_of
 from unrolled.data.readers.source import Request, check_features, decode, numbered_lines, read_bytes, to_dataset
 from unrolled.data.readers.tables import read_cells
 from unrolled.errors import DataError
@@ -36,10 +36,10 @@ def read_pairs(request: Request, columns: Columns, format: str) -> Dataset:
     """Items with a target each; without, where `request` asks for inputs alone."""
     notes: list[str] = []
     if format in ("csv", "tsv"):
-        rows = _table(request, columns, "," if format == "csv" else "\t", notes)
+        names, rows = _table(request, columns, "," if format == "csv" else "\t", notes)
     else:
-        rows = [_Row(place, record) for place, record in read_records(request, format)]
-    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+        names, records = read_records(request, format, lambda found: pair_columns(columns, found))
+        rows = [_Row(place, record) for place, record in records]
     for name in columns.features if format in ("csv", "tsv") and columns.features else (_source(columns),):
         if name not in names:
             raise missing_column(request, name, "source", names)
@@ -48,12 +48,7 @@ def read_pairs(request: Request, columns: Columns, format: str) -> Dataset:
         raise missing_column(request, columns.target, "target", names)
     _check_filled(request, rows, columns, has_target)
     items = [_item(request, columns, row, has_target, table=format in ("csv", "tsv")) for row in rows]
-    kinds = {item.kind for item in items}
-    if len(kinds) > 1:
-        odd = next(item for item in items if item.kind != items[0].kind)
-        found = f"{odd.kind} in {odd.where}"
-        raise request.fail(None, f"sources of one kind, {items[0].kind} as in {items[0].where}", found)
-    check_channels(request, items)
+    check_alike(request, items)
     return to_dataset(request, items, [], notes)
 
 
@@ -61,30 +56,39 @@ def _source(columns: Columns) -> str:
     return columns.features[0] if columns.features else columns.source
 
 
-def _table(request: Request, columns: Columns, delimiter: str, notes: list[str]) -> list[_Row]:
-    if delimiter == "\t" and not columns.features and _has_no_header(request, columns):
+def pair_columns(columns: Columns, names: Collection[str]) -> set[str]:
+    """The columns of a Parquet file that are read, of those that it has."""
+    return {name for name in names if name in (_source(columns), columns.target, columns.group)}
+
+
+def _table(request: Request, columns: Columns, delimiter: str, notes: list[str]) -> tuple[list[str], list[_Row]]:
+    """The columns of the header, and the rows."""
+    if delimiter == "\t" and has_no_header(request, columns):
         notes.append(f"{request.name}: no header line; each line is a {columns.source}, a tab and a {columns.target}")
-        return list(_bare_lines(request, columns))
+        rows = list(_bare_lines(request, columns))
+        return [columns.source, *([columns.target] if any(len(row.cells) > 1 for row in rows) else [])], rows
     table, places, _, _ = read_cells(request, delimiter)
     names: list[str] = table.column_names
     cells = [table.column(name).to_pylist() for name in names]
-    return [
+    return names, [
         _Row(place, dict(zip(names, row, strict=True)))
         for place, row in zip(places, zip(*cells, strict=True), strict=True)
     ]
 
 
-def _has_no_header(request: Request, columns: Columns) -> bool:
+def has_no_header(request: Request, columns: Columns) -> bool:
     """Whether the first line is a pair already: the usual names of the columns are not in it."""
-    if (columns.source, columns.target) != _USUAL:
+    if request.piece is not None and request.piece.bare is not None:
+        return request.piece.bare
+    if columns.features or (columns.source, columns.target) != _USUAL:
         return False
-    _, line = next(numbered_lines(decode(request, read_bytes(request)).lstrip("\r\n")))
+    _, line = next(numbered_lines(request, decode(request, read_bytes(request)).lstrip("\r\n")))
     first = line.split("\t")
     return columns.source not in [name.strip('"') for name in first]
 
 
 def _bare_lines(request: Request, columns: Columns) -> Iterator[_Row]:
-    for number, line in numbered_lines(decode(request, read_bytes(request))):
+    for number, line in numbered_lines(request, decode(request, read_bytes(request))):
         fields = line.split("\t")
         if not line.strip():
             found = "an empty line" if not line else "white space alone"

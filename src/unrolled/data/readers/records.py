@@ -11,38 +11,60 @@ from contextlib import contextmanager
 from typing import Any
 
 from unrolled.data.items import Columns, Dataset, Item, Kind
-from unrolled.data.readers.rows import check_channels, choose_kind, missing_column, to_item
-from unrolled.data.readers.source import Request, decode, numbered_lines, read_bytes, to_dataset
+from unrolled.data.readers.rows import check_alike, choose_kind, missing_column, to_item
+from unrolled.data.readers.source import Request, check_filled, decode, numbered_lines, read_bytes, to_dataset
 from unrolled.errors import UnrolledError, require
 
 SMALL = 64 * 2**20  # bytes that any file may unfold to; of rows, a hundredth
+Record = tuple[int | str, dict[str, Any]]
 LOOSEST = 200  # times its size that a larger one may; text seldom packs better than 20 times
 DENSEST = 10  # rows in a byte
 
 
-def read_records(request: Request, format: str) -> list[tuple[int | str, dict[str, Any]]]:
-    """The records of a file, `jsonl` or `parquet`, with the place of each."""
+Choose = Callable[[list[str]], Collection[str]]  # from the names of all columns those that are read; none: all
+
+
+def read_records(request: Request, format: str, choose: Choose = set) -> tuple[list[str], list[Record]]:
+    """The names of all fields of a file, `jsonl` or `parquet`, and its records with the place of each."""
     if format == "jsonl":
-        lines = numbered_lines(decode(request, read_bytes(request)))
-        return [(number, _parse(request, number, line)) for number, line in lines if line.strip()]
-    rows = _to_rows(request, read_parquet_table(request))
-    return [(f"row {number}", row) for number, row in enumerate(rows, start=1)]
+        lines = numbered_lines(request, decode(request, read_bytes(request)))
+        records: list[Record] = [(number, _parse(request, number, line)) for number, line in lines if line.strip()]
+        return list(dict.fromkeys([*request.names, *(name for _, record in records for name in record)])), records
+    names: list[str] = []
+
+    def chosen(found: list[str]) -> Collection[str]:
+        names.extend(found)
+        return choose(found)
+
+    rows = _to_rows(request, read_parquet_table(request, chosen))
+    return names, [(f"row {number}", row) for number, row in enumerate(rows, start=request.line(1))]
 
 
 # Parquet
 
 
-def read_parquet_table(request: Request, choose: Callable[[list[str]], Collection[str]] = set) -> Any:
+def read_parquet_table(request: Request, choose: Choose = set) -> Any:
     """The table of a file, with the columns that `choose` picks by their names; none: all.
 
     Raises:
         DataError: the file is not Parquet, is damaged, or would unfold to far more than its size.
     """
-    parquet = require("pyarrow.parquet", "train")
-    read_bytes(request)  # the messages about a missing or empty file
+    if request.piece is not None:
+        choose(list(request.names))
+        return request.piece.content
+    names = list(about_parquet(request).schema.to_arrow_schema().names)
+    wanted = choose(names)
     with readable(request, "a Parquet file"):
-        about = parquet.read_metadata(request.path)
-        names = list(about.schema.to_arrow_schema().names)
+        read_table = require("pyarrow.parquet", "train").read_table
+        return read_table(request.path, columns=[n for n in names if n in wanted] if wanted else None)
+
+
+def about_parquet(request: Request) -> Any:
+    """What the end of the file says of it; the errors of `read_parquet_table`."""
+    check_filled(request)
+    with readable(request, "a Parquet file"):
+        about = require("pyarrow.parquet", "train").read_metadata(request.path)
+        about.schema.to_arrow_schema()
         groups = [about.row_group(number) for number in range(about.num_row_groups)]
         unfolded, rows = sum(group.total_byte_size for group in groups), about.num_rows
     size = request.path.stat().st_size
@@ -50,9 +72,7 @@ def read_parquet_table(request: Request, choose: Callable[[list[str]], Collectio
         found = f"{rows:,} rows in {unfolded:,} bytes, packed into {size:,}"
         wanted = f"at most {LOOSEST} times the file's size, and {DENSEST} rows a byte"
         raise request.fail(None, wanted, found, "Write it unpacked.")
-    wanted = choose(names)
-    with readable(request, "a Parquet file"):
-        return parquet.read_table(request.path, columns=[n for n in names if n in wanted] if wanted else None)
+    return about
 
 
 def _to_rows(request: Request, table: Any) -> list[dict[str, Any]]:
@@ -76,8 +96,7 @@ def readable(request: Request, wanted: str, way_out: str = "Write it again.") ->
 
 
 def read_jsonl(request: Request, columns: Columns) -> Dataset:
-    records = read_records(request, "jsonl")
-    names = list(dict.fromkeys(name for _, record in records for name in record))
+    names, records = read_records(request, "jsonl")
     kind = choose_kind(request, columns, names)
     name = (columns.features or ("features",))[0] if kind == "features" else getattr(columns, kind)
     items: list[Item] = []
@@ -91,7 +110,7 @@ def read_jsonl(request: Request, columns: Columns) -> Dataset:
             empty.append(str(number))
         else:
             items.append(item)
-    check_channels(request, items)
+    check_alike(request, items)
     return to_dataset(request, items, empty)
 
 
@@ -122,20 +141,26 @@ def read_parquet(request: Request, columns: Columns) -> Dataset:
 
     def choose(names: list[str]) -> Collection[str]:
         nonlocal kind
-        kind = choose_kind(request, columns, names)
-        main = (columns.features or ("features",))[0] if kind == "features" else getattr(columns, kind)
-        if main not in names:
-            raise missing_column(request, main, kind, names)
-        return {main, columns.label, columns.tags, columns.group} & set(names)
+        kind, wanted = parquet_columns(request, columns, names)
+        return wanted
 
-    rows = _to_rows(request, read_parquet_table(request, choose))
     items: list[Item] = []
     empty: list[str] = []
-    for number, row in enumerate(rows, start=1):
-        item = to_item(request, columns, kind, f"row {number}", row, f"{request.name}:row {number}")
+    for place, row in read_records(request, "parquet", choose)[1]:
+        item = to_item(request, columns, kind, place, row, f"{request.name}:{place}")
         if item is None:
-            empty.append(f"row {number}")
+            empty.append(str(place))
         else:
             items.append(item)
-    check_channels(request, items)
+    check_alike(request, items)
     return to_dataset(request, items, empty)
+
+
+def parquet_columns(request: Request, columns: Columns, names: list[str]) -> tuple[Kind, set[str]]:
+    """What the rows hold, and the columns that are read for it."""
+    kind = choose_kind(request, columns, names)
+    main = (columns.features or ("features",))[0] if kind == "features" else getattr(columns, kind)
+    if main not in names:
+        raise missing_column(request, main, kind, names)
+    wanted = (main, columns.label, columns.tags, columns.group)
+    return kind, {name for name in names if name in wanted}

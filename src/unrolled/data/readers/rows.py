@@ -148,15 +148,20 @@ def _float32(values: Any) -> np.ndarray:
         return np.asarray(values, dtype=np.float64).astype(np.float32)
 
 
-def check_channels(request: Request, items: Sequence[Item]) -> None:
-    """All sequences have the same channels."""
-    first = items[0].features if items else None
-    if first is None:
+def check_alike(request: Request, items: Sequence[Item], first: Item | None = None) -> None:
+    """All items are of the kind of the first, and have its channels. Of a piece this is asked when its turn comes."""
+    first = first or (items[0] if items else None)
+    if first is None or request.piece is not None:
         return
-    for item in items:
+    odd = next((item for item in items if item.kind != first.kind), None)
+    if odd is not None:
+        found = f"{odd.kind} in {odd.where}"
+        raise request.fail(None, f"sources of one kind, {first.kind} as in {first.where}", found)
+    for item in items if first.features is not None else ():
+        assert first.features is not None
         assert item.features is not None
-        if item.features.shape[1] != first.shape[1]:
-            wanted = f"{first.shape[1]} channels as in {items[0].where}"
+        if item.features.shape[1] != first.features.shape[1]:
+            wanted = f"{first.features.shape[1]} channels as in {first.where}"
             raise request.fail(item.where.rpartition(":")[2], wanted, item.features.shape[1], RAGGED)
 
 

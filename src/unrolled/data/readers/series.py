@@ -118,7 +118,7 @@ def _table(request: Request, format: str) -> tuple[Any, list[Place]]:
         return table, places
     arrow = require("pyarrow", "train")
     if chosen == "jsonl":
-        return _of_records(request, read_records(request, "jsonl"))
+        return _of_records(request, read_records(request, "jsonl")[1])
     table = read_parquet_table(request)
     with readable(request, "a flat table of numbers and times", "Each cell is a number, a text or a time."):
         columns = [column.cast(arrow.string()).fill_null("") for column in table.columns]

@@ -25,13 +25,13 @@ BLOCK = 1 << 30  # the largest that pyarrow takes is just under 2 GB
 def read_cells(request: Request, delimiter: str) -> tuple[Any, list[int | str], np.ndarray, int]:
     """A pyarrow table of strings, the place of each row, the blank lines, and the line of the header."""
     text = decode(request, read_bytes(request)).replace("\r\n", "\n").replace("\r", "\n")
-    data = text.encode()
+    data = text.encode() + (b"" if text.endswith("\n") else b"\n")  # pyarrow finds no columns in an unfinished header
     starts, blanks = row_starts(request, data, delimiter)
     table = _parse(request, data, delimiter, starts)
-    places: list[int | str] = list(starts[1:].tolist())
+    places: list[int | str] = list(request.line(starts[1:]).tolist())
     if len(places) != table.num_rows:
         places = [f"row {number}" for number in range(1, table.num_rows + 1)]
-    return table, places, blanks, int(starts[0])
+    return table, places, request.line(blanks), int(starts[0])
 
 
 def read_table(request: Request, columns: Columns, delimiter: str) -> Dataset:
@@ -61,7 +61,7 @@ def _line_number(place: str) -> int:
 
 
 def row_starts(request: Request, data: bytes, delimiter: str) -> tuple[np.ndarray, np.ndarray]:
-    """The line on which each row begins, the header's first; and the blank lines, which are no rows for pyarrow."""
+    """The line of `data` on which each row begins, first the header; and blank lines, which are no rows for pyarrow."""
     array = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(array == ord("\n"))
     inside = np.zeros(len(ends), dtype=bool)
@@ -71,7 +71,7 @@ def row_starts(request: Request, data: bytes, delimiter: str) -> tuple[np.ndarra
         if not match[1]:
             found = "an opening quotation mark that nothing closes"
             way_out = 'Close it; inside a quoted cell write a quotation mark as "".'
-            raise request.fail(int(first) + 1, "every quoted cell closed", found, way_out)
+            raise request.fail(request.line(int(first) + 1), "every quoted cell closed", found, way_out)
         inside[first:last] = True
     lines = np.concatenate([[1], np.flatnonzero(~inside) + 2])
     begins = np.concatenate([[0], ends[~inside] + 1])
@@ -149,7 +149,7 @@ def _wrong_width(request: Request, bad: Sequence[Any], starts: np.ndarray, delim
     number = row.number  # 1 is the header
     place: int | str = f"row {number - 1}" if number else "a row"
     if number is not None and number <= len(starts):
-        place = int(starts[number - 1])
+        place = request.line(int(starts[number - 1]))
     found = f"{row.actual_columns}: {row.text[:80]!r}" + (f" and {len(bad) - 1} more such rows" if len(bad) > 1 else "")
     way_out = f'Put a cell that holds {delimiter!r} into quotation marks ("…").'
     return request.fail(place, f"{row.expected_columns} columns as in the header", found, way_out)

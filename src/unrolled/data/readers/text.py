@@ -15,7 +15,8 @@ def read_text(request: Request, *, documents: bool) -> Dataset:
     if documents:
         return _read_documents(request, text)
     if request.task == "lm":
-        return to_dataset(request, [Item(f"{request.name}:1", text=text)], [])
+        items = [Item(f"{request.name}:{request.line(1)}", text=text)] if text else []
+        return to_dataset(request, items, [])
     if request.labelled:
         way_out = "Use CSV, TSV, JSON lines or Parquet; for task tag, CoNLL files as well."
         raise request.fail(None, "a format that holds labels", "plain text", way_out)
@@ -24,7 +25,7 @@ def read_text(request: Request, *, documents: bool) -> Dataset:
 
 def _read_lines(request: Request, text: str) -> Dataset:
     items, empty = [], []
-    for number, line in numbered_lines(text):
+    for number, line in numbered_lines(request, text):
         where = f"{request.name}:{number}"
         if not line.strip():
             empty.append(str(number))
@@ -39,7 +40,7 @@ def _read_documents(request: Request, text: str) -> Dataset:
     items: list[Item] = []
     block: list[str] = []
     start = 1
-    for number, line in [*numbered_lines(text), (0, "")]:
+    for number, line in [*numbered_lines(request, text), (0, "")]:
         if line.strip():
             start = start if block else number
             block.append(line)

@@ -33,7 +33,7 @@ def read_ts(request: Request) -> Dataset:
     header = _Header()
     items: list[Item] = []
     in_data = False
-    for number, line in numbered_lines(decode(request, read_bytes(request))):
+    for number, line in numbered_lines(request, decode(request, read_bytes(request))):
         line = line.strip()
         if not line or line.startswith("#"):
             continue

@@ -97,6 +97,25 @@ def test_a_module_that_is_a_stack(tmp_path: Path) -> None:
         assert_same(convert.load(tmp_path / name)(ids), model(ids))
 
 
+def test_a_checkpoint_around_a_state_dict(tmp_path: Path) -> None:
+    layer = nn.GRU(5, 3)
+    optimizer = torch.optim.Adam(layer.parameters())
+    layer(torch.randn(2, 1, 5))[0].sum().backward()
+    optimizer.step()
+    whole = {"epoch": 3, "model": layer.state_dict(), "optimizer": optimizer.state_dict(), "best": 0.5}
+    torch.save(whole, tmp_path / "a.pt")
+    assert_bits(weights(convert.load(tmp_path / "a.pt")), {k: v.numpy() for k, v in layer.state_dict().items()})
+    torch.save(whole | {"ema": layer.state_dict()}, tmp_path / "a.pt")
+    with pytest.raises(ConvertError, match=r"expected one state_dict, found 2: 'model', 'ema'.*checkpoint\['model'\]"):
+        convert.load(tmp_path / "a.pt")
+    del whole["model"]
+    torch.save(whole, tmp_path / "a.pt")
+    with pytest.raises(
+        ConvertError, match=r"a state_dict, found the keys 'epoch', 'optimizer', 'best'.*model.state_dict"
+    ):
+        convert.load(tmp_path / "a.pt")
+
+
 def test_a_stack_goes_on_from_its_states(tmp_path: Path) -> None:
     convert.save(layer_of("lstm", "two layers"), tmp_path / "a.keras")
     stack = convert.load(tmp_path / "a.keras")

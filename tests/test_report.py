@@ -459,6 +459,14 @@ def test_inspect_of_a_bundle_has_no_report_to_write(
     assert "expected a run folder" in done.err
 
 
+def test_a_forecaster_reads_no_text(runs: Path, run: Any) -> None:  # noqa: F811
+    done = run("inspect", runs / "forecast", "--text", "1 2 3")
+    assert done.code != 0
+    said = " ".join(done.err.split())
+    assert "--text: expected a model that reads texts, found a forecaster, which reads series." in said
+    assert "unrolled inspect RUN --data FILE" in said
+
+
 def test_inspect_of_a_forecast(runs: Path, run: Any) -> None:  # noqa: F811
     done = run("inspect", runs / "forecast", "--json")
     assert done.code == 0, done.err

@@ -64,10 +64,17 @@ def inspect(
 
 
 def value_of(trained: Any, text: str, where: str) -> Any:
-    """A text of the command line as the model's task reads it: for features it is a JSON list."""
+    """A text of the command line as the model's task reads it: for features it is a JSON list.
+
+    Raises:
+        RecipeError: the model reads series, which no text holds.
+    """
     from unrolled.cli.inputs import parse
     from unrolled.cli.jobs import takes_features
 
+    if trained.task.name == "forecast":
+        way_out = "Give a file with the columns that it was trained on: unrolled inspect RUN --data FILE"
+        raise RecipeError(expected("--text", "a model that reads texts", "a forecaster, which reads series", way_out))
     return parse(text, where, takes_features(trained))
 
 

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from unrolled.convert.files import (
     LARGEST_HEADER,
@@ -52,8 +53,7 @@ def read_torch(path: Path) -> Tensors:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds, RuntimeError and UnpicklingError among them
         raise damaged(path, error) from None
-    if isinstance(loaded, Mapping) and "state_dict" in loaded and isinstance(loaded["state_dict"], Mapping):
-        loaded = loaded["state_dict"]
+    loaded = _unwrapped(path, loaded, torch.Tensor)
     if not isinstance(loaded, Mapping):
         raise ConvertError(expected(str(path), "a state_dict", type(loaded).__name__, SAVE_SAFELY))
     check_count(path, len(loaded))
@@ -62,6 +62,31 @@ def read_torch(path: Path) -> Tensors:
     if whole > SHARED * size:
         raise ConvertError(expected(str(path), f"tensors of at most {SHARED} times the file's {size} bytes", whole))
     return arrays
+
+
+def _unwrapped(path: Path, loaded: Any, tensor: type) -> Any:
+    """The state_dict of a checkpoint: {"state_dict": …}, or the one entry that holds named tensors and nothing else."""
+    if not isinstance(loaded, Mapping) or any(isinstance(value, tensor) for value in loaded.values()):
+        return loaded
+    if isinstance(loaded.get("state_dict"), Mapping):
+        return loaded["state_dict"]
+    inside = [
+        name for name, value in loaded.items()
+        if isinstance(value, Mapping) and value and all(isinstance(one, tensor) for one in value.values())
+    ]  # fmt: skip
+    if len(inside) == 1:
+        return loaded[inside[0]]
+    if inside:
+        way_out = f"Save the one that is meant: torch.save(checkpoint[{inside[0]!r}], 'weights.pt')"
+        raise ConvertError(
+            expected(str(path), "one state_dict", f"{len(inside)}: {', '.join(map(repr, inside))}", way_out)
+        )
+    if any(isinstance(value, Mapping) for value in loaded.values()):
+        way_out = "Save the state_dict alone: torch.save(model.state_dict(), 'weights.pt')"
+        raise ConvertError(
+            expected(str(path), "a state_dict", f"the keys {', '.join(map(repr, loaded))}"[:200], way_out)
+        )
+    return loaded
 
 
 def _check_torch(path: Path, size: int) -> None:

@@ -60,6 +60,25 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
 FOREIGN = ("embedding", "min_count")  # fields that a forecast does not have
 
 
+def streamed_recipes(folder: Path) -> dict[str, dict[str, Any]]:
+    """Runs on data that are larger than the memory they may take: an epoch has several pieces."""
+    rng = np.random.default_rng(1)
+    pairs, text = folder / "long.jsonl", folder / "long.txt"
+    words = ["".join("abcdefgh"[i] for i in rng.integers(8, size=rng.integers(2, 9))) for _ in range(1800)]
+    pairs.write_text("".join(json.dumps({"source": w, "target": w[::-1]}) + "\n" for w in words), encoding="utf-8")
+    text.write_text("".join(f"{n} bottles of {w}\n" for n, w in enumerate(words * 3)), encoding="utf-8")
+    found: dict[str, dict[str, Any]] = {
+        "classify": {"task": "classify", "data": str(reviews(folder / "long.csv", 4000)), "batch_size": 70},
+        "tag": {"task": "tag", "data": str(sentences(folder / "long.conll", 2500)), "batch_size": 50, "cell": "rnn"},
+        "documents": {"task": "lm", "data": str(documents(folder / "docs.txt", 9000)), "format": "documents"},
+        "text": {"task": "lm", "data": str(text), "valid_share": 0.02, "test_share": 0.02},
+        "seq2seq": {"task": "seq2seq", "data": str(pairs), "tokenizer": "chars", "batch_size": 40, "beam": 1},
+    }
+    for name in ("documents", "text"):
+        found[name] |= {"chunk": 30, "batch_size": 30, "cell": "gru"}
+    return {name: SHARED | {"memory": 1, "epochs": 2, "checkpoint_every": 7} | fields for name, fields in found.items()}
+
+
 def child(target: Callable[..., None], *given: Any) -> Any:
     """A process, started, that the server forks."""
     # The server does not get our path to import by (Python 3.11), and leaves out in silence what it does not find.
@@ -198,7 +217,7 @@ def numbers_of(run: Path) -> dict[str, np.ndarray]:
 def log_of(run: Path) -> list[dict[str, Any]]:
     """metrics.jsonl without its clock."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+    return [{name: value for name, value in line.items() if name not in ("seconds", "waited")} for line in lines]
 
 
 def assert_same_run(one: Path, other: Path) -> None:

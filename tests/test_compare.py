@@ -15,8 +15,9 @@ from unrolled.cli import main
 from unrolled.cli.compare import lengths_to
 from unrolled.errors import RecipeError, RunError
 from unrolled.training import Recipe
+from unrolled.training.caching import prepare
 from unrolled.training.compare import Plan, child, compare, contest, fit, growth, sized
-from unrolled.training.compare.sizes import count, for_cell, prepared
+from unrolled.training.compare.sizes import count, for_cell
 from unrolled.training.sources import open_parts
 
 
@@ -31,7 +32,7 @@ def recipe(tmp_path: Path) -> Recipe:
 def test_sizes_fit_the_budget(recipe: Recipe, cell: str, wanted: int) -> None:
     """The count is that of the model that is trained, and no other number of units is nearer."""
     recipe = for_cell(recipe, cell)
-    task = prepared(recipe, open_parts(recipe).train)
+    task = prepare(recipe, open_parts(recipe))
     got = sized(recipe, task, wanted, tolerance=0.05)
     assert abs(got.parameters - wanted) <= 0.05 * wanted
     model = type(task).from_dict(got.recipe, task.to_dict()).build()
@@ -43,7 +44,7 @@ def test_sizes_fit_the_budget(recipe: Recipe, cell: str, wanted: int) -> None:
 
 
 def test_a_budget_that_no_size_meets_is_refused(recipe: Recipe) -> None:
-    task = prepared(recipe, open_parts(recipe).train)
+    task = prepare(recipe, open_parts(recipe))
     with pytest.raises(RecipeError, match=r"parameters: expected within 3% of 20 for lstm, found \d+ with hidden = 1"):
         sized(recipe, task, 20)
 
@@ -51,7 +52,7 @@ def test_a_budget_that_no_size_meets_is_refused(recipe: Recipe) -> None:
 def test_tied_weights_stay_tied(tmp_path: Path) -> None:
     path = documents(tmp_path / "a.txt")
     tied = Recipe(task="lm", data=str(path), tie_weights=True, embedding=8, hidden=8, format="documents")
-    got = sized(tied, prepared(tied, open_parts(tied).train), 5_000, tolerance=0.1)
+    got = sized(tied, prepare(tied, open_parts(tied)), 5_000, tolerance=0.1)
     assert got.recipe.embedding == got.recipe.hidden > 8
 
 

@@ -101,8 +101,8 @@ def _items(trained: Any, data: str, format: str | None) -> Any:
 
     recipe = trained.recipe if format is None else trained.recipe.replace(format=format)
     try:
-        return list(open_data(data, recipe))
+        return list(open_data(data, recipe).shown())
     except DataError:
         if not Path(data).is_file():
             raise
-        return list(open_inputs(data, recipe))  # its own error says what is wrong with it
+        return list(open_inputs(data, recipe).shown())  # its own error says what is wrong with it

@@ -129,7 +129,7 @@ def _show_one(trained: Trained) -> None:
 
     out = console()
     parts = open_parts(trained.recipe)
-    item = (parts.test if len(parts.test) else parts.valid)[0]
+    item = parts.scored[0]
     if trained.recipe.task == "lm":
         begin = (item.text or "")[:10]
         out.print(f"the saved model goes on from {begin!r}:", markup=False)

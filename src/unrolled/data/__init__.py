@@ -12,20 +12,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unrolled.data import examples
     from unrolled.data.batching import batch_indices, pad, streams
-    from unrolled.data.items import Columns, Dataset, Item, check_answers, check_labels, duplicates
+    from unrolled.data.counting import Counts
+    from unrolled.data.items import Columns, Dataset, Item, Room, check_answers, check_labels, duplicates
     from unrolled.data.readers import FORMATS, TASKS, read
+    from unrolled.data.readers.pieces import Joint, Raw, can_stream, parse, raw_pieces, read_pieces
     from unrolled.data.reading import Reading, Row
-    from unrolled.data.scaling import Scaler
+    from unrolled.data.scaling import Moments, Scaler
     from unrolled.data.splitting import split, split_by_position
     from unrolled.data.tokenizer import Tokenizer
     from unrolled.data.vocabulary import Vocabulary
 
 _HOME = {
     "batching": ("batch_indices", "pad", "streams"),
-    "items": ("Columns", "Dataset", "Item", "check_answers", "check_labels", "duplicates"),
+    "counting": ("Counts",),
+    "items": ("Columns", "Dataset", "Item", "Room", "check_answers", "check_labels", "duplicates"),
     "reading": ("Reading", "Row"),
     "readers": ("FORMATS", "TASKS", "read"),
-    "scaling": ("Scaler",),
+    "readers.pieces": ("Joint", "Raw", "can_stream", "parse", "raw_pieces", "read_pieces"),
+    "scaling": ("Moments", "Scaler"),
     "splitting": ("split", "split_by_position"),
     "tokenizer": ("Tokenizer",),
     "vocabulary": ("Vocabulary",),
@@ -36,20 +40,29 @@ __all__ = [
     "FORMATS",
     "TASKS",
     "Columns",
+    "Counts",
     "Dataset",
     "Item",
+    "Joint",
+    "Moments",
+    "Raw",
     "Reading",
+    "Room",
     "Row",
     "Scaler",
     "Tokenizer",
     "Vocabulary",
     "batch_indices",
+    "can_stream",
     "check_answers",
     "check_labels",
     "duplicates",
     "examples",
     "pad",
+    "parse",
+    "raw_pieces",
     "read",
+    "read_pieces",
     "split",
     "split_by_position",
     "streams",

@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -60,7 +60,8 @@ class Item:
             return f"{self.features.shape}".encode() + self.features.tobytes()
         if self.tokens is not None:
             return "\x1f".join(self.tokens).encode()
-        return " ".join(unicodedata.normalize("NFC", self.text or "").split()).encode()
+        text = self.text or ""
+        return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split()).encode()
 
     def answers(self) -> tuple[str, ...]:
         """The label, or the tags, or nothing."""
@@ -95,6 +96,13 @@ class Columns:
             raise DataError(expected("features", "a tuple of names", repr(self.features), way_out))
 
 
+class Room(NamedTuple):
+    """How much may be held of what is counted in a data set; None: whatever there is."""
+
+    names: int | None = None  # different tokens, labels or targets
+    characters: int | None = None  # of texts
+
+
 @dataclass
 class Dataset:
     """Items in the order of their file, and one-line notes on what the reader saw."""
@@ -102,6 +110,7 @@ class Dataset:
     items: list[Item]
     name: str = "data"
     notes: list[str] = field(default_factory=list)
+    room: ClassVar[Room] = Room()
 
     def __len__(self) -> int:
         return len(self.items)
@@ -117,6 +126,28 @@ class Dataset:
         if not self.items:
             raise DataError(expected(self.name, "at least one item", "none"))
         return self.items[0].kind
+
+    def remark(self, note: str) -> None:
+        """One more note."""
+        self.notes.append(note)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no item; of data larger than memory, without going through them."""
+        return not self.items
+
+    @property
+    def is_one_text(self) -> bool:
+        """Whether the items are one text, be it in several pieces."""
+        return len(self.items) <= 1
+
+    def blocks(self) -> Iterator[Dataset]:
+        """The same items in parts that each fit into memory, in their order: here one, with all of them."""
+        yield self
+
+    def shown(self) -> Dataset:
+        """The items that a report looks at: here all, of data larger than memory the first ones."""
+        return self
 
     def subset(self, indices: Iterable[int], name: str | None = None) -> Dataset:
         """Some of the items, in the order given; the notes stay behind."""

@@ -17,6 +17,7 @@ from unrolled.data.items import Dataset, Item, duplicates, listed
 from unrolled.errors import DataError, expected
 
 PARTS = ("train", "valid", "test")
+SALT = "unrolled"
 
 
 def split(
@@ -24,7 +25,7 @@ def split(
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     *,
     group: bool = True,
-    salt: str = "unrolled",
+    salt: str = SALT,
 ) -> tuple[Dataset, Dataset, Dataset]:
     """Three parts of about the given fractions of the items. A single long text is cut by position instead."""
     _check_fractions(fractions)
@@ -35,8 +36,7 @@ def split(
     grouped = group and any(item.group is not None for item in dataset)
     keys: dict[bytes, list[int]] = defaultdict(list)
     for i, item in enumerate(dataset):
-        named = grouped and item.group is not None
-        keys[b"group\0" + str(item.group).encode() if named else b"item\0" + item.content()].append(i)
+        keys[key_of(item, grouped=grouped)].append(i)
     parts = _assign(keys, fractions, salt, "groups" if grouped else "different items", dataset.name)
     moved = _move_lone_labels(parts, keys, dataset.items, salt)
     results = [
@@ -75,7 +75,15 @@ def _check_fractions(fractions: Sequence[float]) -> None:
         raise DataError(expected("fractions", wanted, tuple(fractions), "For example (0.8, 0.1, 0.1)."))
 
 
-def _rank(key: bytes, salt: str) -> bytes:
+def key_of(item: Item, *, grouped: bool) -> bytes:
+    """Equal for items that must share a part."""
+    if grouped and item.group is not None:
+        return b"group\0" + item.group.encode()
+    return b"item\0" + item.content()
+
+
+def rank(key: bytes, salt: str = SALT) -> bytes:
+    """What the keys are ordered by: SHA-256."""
     return hashlib.sha256(salt.encode() + b"\0" + key).digest()
 
 
@@ -83,7 +91,7 @@ def _assign(
     keys: dict[bytes, list[int]], fractions: Sequence[float], salt: str, what: str, name: str
 ) -> list[list[bytes]]:
     """Keys in the order of their hash, cut where the items reach the fractions; no wanted part is left empty."""
-    order = sorted(keys, key=lambda key: _rank(key, salt))
+    order = sorted(keys, key=lambda key: rank(key, salt))
     wanted = [fraction > 0 for fraction in fractions]
     if len(order) < sum(wanted):
         way_out = "Bring a file for each part, or ask for fewer parts."
@@ -115,7 +123,7 @@ def _move_lone_labels(
     moved: list[str] = []
     for part in parts[1:]:
         held = len(part)
-        for key in sorted(part, key=lambda key: _rank(key, salt)):
+        for key in sorted(part, key=lambda key: rank(key, salt)):
             new = answers[key] - known
             if new:
                 part.remove(key)

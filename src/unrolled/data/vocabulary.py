@@ -7,7 +7,7 @@ It is saved inside the model, so that a token has the same id wherever the model
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,7 @@ class Vocabulary:
         if self.unknown is not None and self.unknown not in ids:
             way_out = "Add it, or pass unknown=None for a closed set such as labels."
             raise DataError(expected("unknown", "one of the tokens", repr(self.unknown), way_out))
-        object.__setattr__(self, "_ids", ids)
+        object.__setattr__(self, "_ids", ids if self.unknown is None else _Ids(ids, ids[self.unknown]))
 
     @classmethod
     def build(
@@ -48,14 +48,27 @@ class Vocabulary:
 
         `max_size` is the number of entries in all, the unknown and the specials included.
         """
+        counts: Counter[str] = Counter()
+        for sequence in sequences:
+            counts.update(sequence)
+        return cls.of_counts(counts, min_count=min_count, max_size=max_size, specials=specials, unknown=unknown)
+
+    @classmethod
+    def of_counts(
+        cls,
+        counts: Mapping[str, int],
+        *,
+        min_count: int = 1,
+        max_size: int | None = None,
+        specials: Sequence[str] = (),
+        unknown: str | None = "<unk>",
+    ) -> Vocabulary:
+        """The same, of tokens that were counted."""
         first = tuple(dict.fromkeys([*([] if unknown is None else [unknown]), *specials]))
         if min_count < 1:
             raise DataError(expected("min_count", "1 or more", min_count))
         if max_size is not None and max_size <= len(first):
             raise DataError(expected("max_size", f"more than the {len(first)} fixed entries", max_size))
-        counts: Counter[str] = Counter()
-        for sequence in sequences:
-            counts.update(sequence)
         kept = [token for token, count in counts.items() if count >= min_count and token not in first]
         kept.sort(key=lambda token: (-counts[token], token))
         room = None if max_size is None else max_size - len(first)
@@ -82,12 +95,8 @@ class Vocabulary:
 
     def encode(self, sequence: Iterable[str]) -> np.ndarray:
         """(T,) int64. Without an unknown entry, a token that is not here raises."""
-        unknown_id = self.unknown_id
-        if unknown_id is not None:
-            get = self._ids.get
-            return np.array([get(token, unknown_id) for token in sequence], dtype=np.int64)
         try:
-            return np.array([self._ids[token] for token in sequence], dtype=np.int64)
+            return np.array(list(map(self._ids.__getitem__, sequence)), dtype=np.int64)
         except KeyError as error:
             some = ", ".join(self.tokens[:12]) + (", …" if len(self) > 12 else "")
             raise DataError(expected("label", f"one of {some}", repr(error.args[0]))) from None
@@ -113,3 +122,14 @@ class Vocabulary:
             return cls(tuple(saved["tokens"]), saved["unknown"])
         except (KeyError, TypeError):
             raise DataError(expected("vocabulary", "a dict with tokens and unknown", repr(saved)[:80])) from None
+
+
+class _Ids(dict[str, int]):
+    """Gives a token that is not in it the number of the unknown, and does not keep it."""
+
+    def __init__(self, ids: dict[str, int], unknown: int) -> None:
+        super().__init__(ids)
+        self.unknown = unknown
+
+    def __missing__(self, token: str) -> int:
+        return self.unknown

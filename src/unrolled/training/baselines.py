@@ -9,7 +9,7 @@ Variant  Histories do not reach across documents: the first token of a document 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from unrolled.errors import DataError, expected
 
-__all__ = ["MajorityClass", "MostFrequentTag", "NGram"]
+__all__ = ["MajorityClass", "MostFrequentTag", "NGram", "most_frequent"]
 
 Ids = NDArray[np.int64]
 Probabilities = NDArray[np.float64]
@@ -31,7 +31,7 @@ class MajorityClass:
 
     @classmethod
     def fit(cls, labels: Iterable[str]) -> MajorityClass:
-        return cls(_most_frequent(Counter(labels), "labels"))
+        return cls(most_frequent(Counter(labels), "labels"))
 
     def predict(self, items: int) -> list[str]:
         return [self.label] * items
@@ -45,20 +45,29 @@ class MostFrequentTag:
 
     @classmethod
     def fit(cls, sentences: Iterable[Sequence[str]], tags: Iterable[Sequence[str]]) -> MostFrequentTag:
-        overall: Counter[str] = Counter()
-        by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        pairs: Counter[tuple[str, str]] = Counter()
         for words, word_tags in zip(sentences, tags, strict=True):
-            overall.update(word_tags)
-            for word, tag in zip(words, word_tags, strict=True):
-                by_word[word][tag] += 1
-        unknown = _most_frequent(overall, "tags")
-        return cls({word: _most_frequent(counts, "tags") for word, counts in by_word.items()}, unknown)
+            pairs.update(zip(words, word_tags, strict=True))
+        overall: Counter[str] = Counter()
+        for (_, tag), count in pairs.items():
+            overall[tag] += count
+        return cls.of_counts(pairs, overall)
+
+    @classmethod
+    def of_counts(cls, pairs: Mapping[tuple[str, str], int], overall: Mapping[str, int]) -> MostFrequentTag:
+        """The same of counts: of each word with each tag, and of each tag."""
+        by_word: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for (word, tag), count in pairs.items():
+            by_word[word][tag] = count
+        usual = {word: most_frequent(counts, "tags") for word, counts in by_word.items()}
+        return cls(usual, most_frequent(overall, "tags"))
 
     def predict(self, words: Sequence[str]) -> list[str]:
         return [self.tags.get(word, self.unknown) for word in words]
 
 
-def _most_frequent(counts: Counter[str], what: str) -> str:
+def most_frequent(counts: Mapping[str, int], what: str) -> str:
+    """The name that was counted most often; of equal ones the first by its letters."""
     if not counts:
         raise DataError(expected(what, "at least one, to find the most frequent", "none"))
     return min(counts, key=lambda label: (-counts[label], label))

@@ -30,6 +30,11 @@ class Lock:
         self._handle: int | None = None
         self._folder = Path()
 
+    @property
+    def held(self) -> bool:
+        """Whether this process has it; never where there are no locks."""
+        return self._handle is not None
+
     def take(self, folder: Path) -> None:
         """Hold the folder's lock from here on; again is no error.
 

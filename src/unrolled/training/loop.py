@@ -139,6 +139,7 @@ class Loop:
         started = time.perf_counter()
         epoch = self.counters.epoch + 1
         loss = self.train_epoch(epoch)
+        waited = 0.0 if self._place is None else round(self._place.waited, 3)
         self.model.eval()
         # Several processes score together: one that leaves in the middle would leave the others waiting.
         at_once = self.signals.at_once() if self.ranks.count == 1 else nullcontext()
@@ -157,9 +158,8 @@ class Loop:
             self.counters.best_epoch, self.counters.best_rank, self.counters.best_valid = epoch, rank, valid
             self._save_best(epoch, valid)
         seconds = round(time.perf_counter() - started, 3)
-        self.log(
-            event="epoch", epoch=epoch, step=self.counters.step, loss=loss, valid=valid, best=best, seconds=seconds
-        )
+        found = {"loss": loss, "valid": valid, "best": best, "seconds": seconds, "waited": waited}
+        self.log(event="epoch", epoch=epoch, step=self.counters.step, **found)
         self._checkpoint()
         self.progress.epoch(epoch=epoch, loss=loss, score=score, value=value, best=best)
 
@@ -365,8 +365,5 @@ def fingerprint(task: Task, *parts: Encoded) -> str:
     """SHA-256 of what the data were measured to be, and of every row in its order: a run goes on with these alone."""
     found = hashlib.sha256(json.dumps(task.to_dict(), sort_keys=True).encode())
     for part in parts:
-        for row, target in zip(part.rows, part.targets, strict=True):
-            numbers = [part for part in row if isinstance(part, np.ndarray)] if isinstance(row, tuple) else [row.inputs]
-            for array in (*numbers, target):
-                found.update(np.ascontiguousarray(array).tobytes())
+        part.stamp(found.update)
     return found.hexdigest()

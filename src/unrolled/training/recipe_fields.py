@@ -81,6 +81,28 @@ class Fields(BaseModel):
         "Data", "The column that orders the rows of a sequence.", None, tasks="classify tag forecast"
     )
     group: str | None = field("Data", "The column whose equal values never stand in two parts of a split.", None)
+    memory: int = field(
+        "Data",
+        "Megabytes that data may take in memory. A file that would take more is read a piece at a time and kept as "
+        "numbers on the disk; its rows are then shuffled in pieces.",
+        4000,
+        ge=1,
+        tasks="classify tag lm seq2seq",
+    )
+    cache: str | None = field(
+        "Data",
+        "The folder for the numbers of files larger than memory. None: beside the data, as NAME.numbers.",
+        None,
+        tasks="classify tag lm seq2seq",
+    )
+    workers: int = field(
+        "Data",
+        "What reads a file larger than memory: threads ahead of training, and, from 2 on, processes while it is turned "
+        "into numbers. The result is the same for any number.",
+        1,
+        ge=0,
+        tasks="classify tag lm seq2seq",
+    )
     tokenizer: Literal["chars", "words", "spaces", "subword"] = field(
         "Data",
         "What a token of a text is. spaces: the text is tokenised already, a line end is <eos>.",

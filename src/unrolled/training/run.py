@@ -18,13 +18,14 @@ import torch
 
 from unrolled.data.examples import Splits
 from unrolled.errors import RecipeError, expected
+from unrolled.training.caching import prepare
 from unrolled.training.folder import RunFolder
 from unrolled.training.loop import Loop, Progress, Silent
 from unrolled.training.ranks import Ranks
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers, Report
-from unrolled.training.sources import open_inputs, open_parts, published
-from unrolled.training.tasks import Task, find
+from unrolled.training.sources import in_memory, open_inputs, open_parts, published
+from unrolled.training.tasks import Task
 from unrolled.training.tracking import Tracking
 from unrolled.training.trained import Trained, find_device
 
@@ -33,7 +34,7 @@ __all__ = ["Result", "evaluate", "generate", "load", "predict", "resume", "train
 # What may differ when a run goes on: nothing that the weights so far depend on.
 CHANGEABLE = (
     *("epochs", "patience", "device", "threads", "backend", "log_every", "inspect_every", "report"),
-    *("checkpoint_every", "checkpoint_minutes", "track", "processes"),
+    *("checkpoint_every", "checkpoint_minutes", "track", "processes", "workers", "cache"),
 )
 
 
@@ -80,7 +81,7 @@ def train(recipe: Recipe, *, out: str | Path, progress: Progress | None = None) 
     ranks.exchange("free")
     with _machine(recipe):
         parts = open_parts(recipe)
-        task = find(recipe.task).prepare(recipe, parts.train)
+        task = prepare(recipe, parts, ranks, _watcher(progress, ranks).note)
         loop = _loop(task, parts, folder, progress, ranks)
         if ranks.first:
             folder.create(recipe)
@@ -126,7 +127,8 @@ def _resume(
     recipe = recipe.replace(**changes)
     with _machine(recipe):
         parts = open_parts(recipe)
-        loop = _loop(find(recipe.task).prepare(recipe, parts.train), parts, folder, progress, ranks)
+        task = prepare(recipe, parts, ranks, _watcher(progress, ranks).note)
+        loop = _loop(task, parts, folder, progress, ranks)
         loop.restore()
         ranks.exchange("restored")
         if ranks.first:
@@ -148,7 +150,7 @@ def predict(run: str | Path, inputs: Iterable[Any] | str | Path) -> Iterator[dic
     """Answers in the order of the inputs: texts, lists of tokens, arrays of features; or the path of a file."""
     trained = load(run)
     if isinstance(inputs, str | Path):
-        inputs = open_inputs(inputs, trained.recipe).items
+        inputs = open_inputs(inputs, trained.recipe)
     return trained.predict_each(inputs)
 
 
@@ -210,11 +212,15 @@ def _loop(task: Task, parts: Splits, folder: RunFolder, progress: Progress | Non
     torch.manual_seed(task.recipe.seed)
     model = task.build().to(find_device(ranks.device(task.recipe.device)))
     train, valid = task.encode(parts.train), task.encode(parts.valid)
-    watcher = progress if progress is not None and ranks.first else Silent()
+    watcher = _watcher(progress, ranks)
     for note in [*parts.train.notes, *(f"{parts.valid.name}: {note}" for note in valid.notes)]:
         watcher.note(note)
     tracking = Tracking(task.recipe.track if ranks.first else None, watcher.note)
     return Loop(task, model, train, valid, folder, watcher, tracking, ranks)
+
+
+def _watcher(progress: Progress | None, ranks: Ranks) -> Progress:
+    return progress if progress is not None and ranks.first else Silent()
 
 
 def _finish(loop: Loop, parts: Splits) -> Result:
@@ -230,13 +236,13 @@ def _finished(loop: Loop, parts: Splits) -> Result:
     started = time.perf_counter()
     loop.run()
     seconds = time.perf_counter() - started
-    scored = parts.test if len(parts.test) else parts.valid
+    scored = parts.scored
     loop.ranks.exchange("trained")
     best = Trained.load(loop.folder.model_file, loop.ranks.device(loop.recipe.device))
     best.task.ranks = loop.ranks
     loop.ranks.exchange("loaded")
     best.task.calibrate(best.model, parts.valid)
-    report = best.task.report(best.model, scored, lambda: parts.train)
+    report = best.task.report(best.model, scored, lambda: in_memory(parts.train))
     if best.task.remember(best.model, parts[:3]) and loop.ranks.first:
         best.save(loop.folder.model_file, epoch=loop.counters.best_epoch, valid=loop.counters.best_valid)
     report = replace(report, published=published(loop.recipe) if scored is parts.test else ())
@@ -251,7 +257,7 @@ def _finished(loop: Loop, parts: Splits) -> Result:
     if loop.recipe.report and loop.ranks.first:
         from unrolled.training import reporting  # the page is drawn by modules that training itself does not need
 
-        reporting.write(loop.folder.path, scored, loop.progress.note)
+        reporting.write(loop.folder.path, scored.shown(), loop.progress.note)
     notes = list(parts.train.notes)
     return Result(loop.folder.path, report, counters.best_valid, counters.best_epoch, counters.epoch, seconds, notes)
 

@@ -7,10 +7,16 @@ from typing import Any
 
 from unrolled.data import Columns, Dataset, check_labels, examples, read, split
 from unrolled.data.examples import Splits
+from unrolled.data.readers import choose_format
+from unrolled.data.readers.pieces import can_stream
+from unrolled.data.readers.source import Request
+from unrolled.data.streaming import Budget, Part, Source, open_split, open_whole
 from unrolled.errors import DataError, RecipeError, expected
 from unrolled.training.recipe import Recipe
 
-__all__ = ["open_data", "open_inputs", "open_parts", "published"]
+__all__ = ["in_memory", "open_data", "open_inputs", "open_parts", "published"]
+
+TIMES_IN_MEMORY = 16  # bytes that items and their numbers take in memory, for each byte of a file
 
 
 def open_parts(recipe: Recipe) -> Splits:
@@ -26,7 +32,7 @@ def open_parts(recipe: Recipe) -> Splits:
     elif recipe.task == "forecast":
         return _in_time(recipe)
     else:
-        train, valid, test = _split(read_file(recipe.data, recipe), recipe)
+        train, valid, test = _in_parts(recipe)
         notes = list(train.notes)
     if recipe.valid is not None:
         valid = open_data(recipe.valid, recipe)
@@ -34,13 +40,16 @@ def open_parts(recipe: Recipe) -> Splits:
     if recipe.test is not None:
         test = open_data(recipe.test, recipe)
         notes += test.notes
+    if isinstance(train, Part):  # its labels and its emptiness show when it is gone through
+        return Splits(train, valid, test, recipe.task)
     if not len(train) or not len(valid):
         empty = "train" if not len(train) else "valid"
         raise DataError(expected(f"{recipe.data}: the {empty} part", "at least one item", "none", "Bring more data."))
     for part in (valid, test):
         if part.kind != train.kind if len(part) else False:
             raise DataError(expected(part.name, f"{train.kind}, as {train.name}", part.kind))
-        check_labels(train, part)
+        if not isinstance(part, Part):
+            check_labels(train, part)
     train.notes[:] = list(dict.fromkeys(notes))
     return Splits(train, valid, test, recipe.task)
 
@@ -61,23 +70,44 @@ def _in_time(recipe: Recipe) -> Splits:
     return Splits(*parts, recipe.task)
 
 
-def _split(whole: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset, Dataset]:
+def _in_parts(recipe: Recipe) -> tuple[Dataset, Dataset, Dataset]:
     """The whole file trains, but for the parts that no other file brings."""
     shares = (
         0.0 if recipe.valid is not None else recipe.valid_share,
         0.0 if recipe.test is not None else recipe.test_share,
     )
+    fractions = (1 - sum(shares), *shares)
+    if _is_large(recipe.data, recipe):
+        return open_split(_source(recipe.data, recipe, fractions))
+    whole = read_file(recipe.data, recipe)
     if not any(shares):
         return whole, Dataset([]), Dataset([])
-    parts = split(whole, (1 - sum(shares), *shares))
+    parts = split(whole, fractions)
     parts[0].notes[:0] = whole.notes
     return parts
+
+
+def _is_large(path: str | Path, recipe: Recipe) -> bool:
+    """Whether the items of a file, and its numbers, would take more memory than the data may."""
+    file = Path(path)
+    if recipe.task == "forecast" or not file.is_file():
+        return False
+    large = file.stat().st_size * TIMES_IN_MEMORY > Budget(recipe.memory).bytes
+    return large and can_stream(file, task=recipe.task, format=recipe.format, columns=_columns(recipe))
+
+
+def _source(path: str | Path, recipe: Recipe, fractions: tuple[float, ...], *, labelled: bool = True) -> Source:
+    request = Request(Path(path), recipe.task, labelled)
+    chosen = choose_format(request, recipe.format)
+    return Source(request, chosen, _columns(recipe), fractions, Budget(recipe.memory))
 
 
 def open_data(name: str, recipe: Recipe) -> Dataset:
     """A labelled file, or the test part of an embedded set."""
     if _is_example(name):
         return _example(name, recipe).test
+    if _is_large(name, recipe):
+        return open_whole(_source(name, recipe, (1.0,)))
     if recipe.task == "forecast":
         from unrolled.training.forecasting.parts import to_score
 
@@ -85,8 +115,17 @@ def open_data(name: str, recipe: Recipe) -> Dataset:
     return read_file(name, recipe)
 
 
+def in_memory(part: Dataset) -> Dataset | None:
+    """The part, unless it is larger than memory: for what needs all of it at once and can be left out."""
+    return None if isinstance(part, Part) else part
+
+
 def open_inputs(path: str | Path, recipe: Recipe) -> Dataset:
     """A file without labels, to predict."""
+    if _is_large(path, recipe):
+        source = _source(path, recipe, (1.0,), labelled=False)
+        if not source.by_position:  # one text is one item, however long
+            return open_whole(source)
     return read_file(path, recipe, labelled=False)
 
 
@@ -95,11 +134,14 @@ def read_file(path: str | Path, recipe: Recipe, *, labelled: bool = True) -> Dat
         from unrolled.training.forecasting.parts import open_series
 
         return open_series(str(path), recipe)
+    return read(path, task=recipe.task, format=recipe.format, columns=_columns(recipe), labelled=labelled)
+
+
+def _columns(recipe: Recipe) -> Columns:
     names = ("text", "label", "tokens", "tags", "features", "id", "time", "group")
     same: dict[str, Any] = {name: getattr(recipe, name) for name in names}
     vector = recipe.source == "vector"
-    columns = Columns(**same, source=recipe.source_column, target=recipe.target_column, vector=vector)
-    return read(path, task=recipe.task, format=recipe.format, columns=columns, labelled=labelled)
+    return Columns(**same, source=recipe.source_column, target=recipe.target_column, vector=vector)
 
 
 def published(recipe: Recipe) -> list[tuple[str, str, str]]:

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -179,6 +178,7 @@ class TruncatedBPTT:
         total = inputs.shape[0] * inputs.shape[1] if rows is None else int(rows.sum())
         if mask is not None:
             total = int(_counted(block, rows, 0).sum())
+        block = block.steps(self._origin(cut))
         return self._run([block], rows, total, state, cut)
 
     def stream(
@@ -188,6 +188,7 @@ class TruncatedBPTT:
         lengths: Tensor | Sequence[int] | None = None,
         total: int | None = None,
         state: Any = None,
+        cut: Cut | None = None,
     ) -> Iterator[Chunk]:
         """Cut an iterable of blocks, such as reads from a disk; no more than a window and a block is held.
 
@@ -196,6 +197,8 @@ class TruncatedBPTT:
                 (B, t, …) with any t; they are joined and cut again to chunks.
             lengths: (B,) valid steps of each row over the whole stream.
             total: how many positions will be counted, where it is known: it makes `weight` known.
+            cut: the `cut` of an earlier chunk: begin behind it, in place of `state`. The blocks begin there too: at
+                step `cut.chunks * chunk`, or earlier by what the window is longer than the chunk.
         """
 
         def checked() -> Iterator[Block]:
@@ -204,7 +207,7 @@ class TruncatedBPTT:
                 _check_block(block)
                 yield block
 
-        return self._run(checked(), lengths, total, state, None)
+        return self._run(checked(), lengths, total, state, cut)
 
     def _run(
         self, blocks: Iterable[Block], lengths: Any, total: int | None, state: Any, cut: Cut | None
@@ -213,8 +216,7 @@ class TruncatedBPTT:
         states: deque[Any] = deque([detach(state)] if cut is None else cut.states, maxlen=kept)  # at the last few cuts
         first = 0 if cut is None else cut.chunks
         rows: Tensor | None = None
-        windows = enumerate(self._windows(blocks, lengths))
-        for index, (begin, start, block) in islice(windows, first, None):
+        for index, (begin, start, block) in enumerate(self._windows(blocks, lengths, cut), first):
             batch, steps = block.inputs.shape[:2]
             if index == first:
                 rows = _lengths(lengths, block.inputs)
@@ -246,11 +248,16 @@ class TruncatedBPTT:
             yield chunk
             states.append(chunk.carried)
 
-    def _windows(self, blocks: Iterable[Block], lengths: Any) -> Iterator[tuple[int, int, Block]]:
+    def _origin(self, cut: Cut | None) -> int:
+        """The first step that is needed behind a cut."""
+        return 0 if cut is None else max(0, (cut.chunks + 1) * self.chunk - self.window)
+
+    def _windows(self, blocks: Iterable[Block], lengths: Any, cut: Cut | None) -> Iterator[tuple[int, int, Block]]:
         """(first step of the window, first step of its chunk, the window), chunk after chunk."""
         limit = None if lengths is None else max((int(length) for length in lengths), default=0)
         buffer: Block | None = None
-        begin = start = seen = 0  # the buffer holds the steps begin … seen
+        begin = seen = self._origin(cut)  # the buffer holds the steps begin … seen
+        start = 0 if cut is None else cut.chunks * self.chunk
         for block in blocks:
             block = block if limit is None else block.steps(0, limit - seen)
             seen += block.inputs.shape[1]

@@ -16,7 +16,7 @@ from unrolled.decoding import answer_each
 from unrolled.errors import BundleError, RecipeError, RunError, UnrolledError, expected
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Report
-from unrolled.training.sources import open_data, open_parts, read_file
+from unrolled.training.sources import in_memory, open_data, open_parts, read_file
 from unrolled.training.tasks import Task, find
 
 __all__ = ["Trained", "find_device"]
@@ -57,7 +57,7 @@ class Trained:
 
     def _training_part(self) -> Dataset | None:
         try:
-            return open_parts(self.recipe).train
+            return in_memory(open_parts(self.recipe).train)
         except UnrolledError:  # the data have moved; the report says which baseline is then missing
             return None
 

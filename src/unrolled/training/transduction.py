@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from unrolled.errors import DataError, expected, require
 
-__all__ = ["NearestSource", "Transduction", "edit_distance", "truth_share"]
+__all__ = ["NearestSource", "Tally", "Transduction", "edit_distance", "truth_share"]
 
 Tokens = Sequence[str]
 
@@ -71,6 +72,17 @@ class Transduction:
             raise DataError(expected("items", "at least one", "none"))
         rate = self._edits / max(self._length, 1)
         return {"exact_match": self._right / self.items, "token_error_rate": rate, "items": self.items}
+
+
+@dataclass
+class Tally:
+    """What has been written so far, and what was right."""
+
+    metric: Transduction = field(default_factory=Transduction)
+    stopped: int = 0  # at the limit
+    several: int = 0  # sources with several targets
+    texts: list[str] = field(default_factory=list)  # for BLEU and chrF alone
+    right: list[list[str]] = field(default_factory=list)
 
 
 def bleu_and_chrf(written: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:

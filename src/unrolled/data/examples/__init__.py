@@ -25,6 +25,11 @@ class Splits(NamedTuple):
     test: Dataset
     task: str
 
+    @property
+    def scored(self) -> Dataset:
+        """What a finished run is scored on: the test part, or the validation part where there is no test part."""
+        return self.valid if self.test.is_empty else self.test
+
 
 class Published(NamedTuple):
     """A figure that others reported, for display beside ours."""

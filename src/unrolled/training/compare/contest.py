@@ -20,9 +20,10 @@ from typing import Any
 from unrolled import __version__
 from unrolled.bundle import write_atomically
 from unrolled.errors import RecipeError, RunError, expected
+from unrolled.training.caching import prepare
 from unrolled.training.compare import growth
 from unrolled.training.compare.child import ask
-from unrolled.training.compare.sizes import Sized, count, for_cell, prepared, sized
+from unrolled.training.compare.sizes import Sized, count, for_cell, sized
 from unrolled.training.recipe import Recipe
 from unrolled.training.sources import open_parts
 from unrolled.training.tasks import Task
@@ -147,7 +148,7 @@ def _entries(plan: Plan) -> list[Entry]:
     """Each cell at its size. The data are read once."""
     recipes = {cell: for_cell(plan.recipe, cell) for cell in plan.cells}
     first = recipes[plan.cells[0]]
-    task = prepared(first, open_parts(first).train)
+    task = prepare(first, open_parts(first))
     wanted = plan.parameters or count(first, task)
     entries = []
     for cell, recipe in recipes.items():

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import torch
 
-from unrolled.data import Dataset
 from unrolled.errors import RecipeError, expected
 from unrolled.training.recipe import Recipe
 from unrolled.training.tasks import Task, find
 
-__all__ = ["Sized", "count", "for_cell", "prepared", "sized"]
+__all__ = ["Sized", "count", "for_cell", "sized"]
 
 MOST_UNITS = 2**16
 
@@ -40,11 +39,6 @@ def for_cell(recipe: Recipe, cell: str) -> Recipe:
     return Recipe(**kept)
 
 
-def prepared(recipe: Recipe, train: Dataset) -> Task:
-    """What the training part is measured to be: vocabularies, labels, scale."""
-    return find(recipe.task).prepare(recipe, train)
-
-
 def count(recipe: Recipe, task: Task) -> int:
     """Parameters of the recipe's model. No memory is taken for them."""
     start: dict[str, str | None] = {name: None for name in ("forget_bias", "init_range") if recipe.has(name)}
@@ -58,7 +52,7 @@ def sized(recipe: Recipe, task: Task, parameters: int, tolerance: float = 0.03) 
     """The recipe with the `hidden` that comes nearest to a number of parameters.
 
     Args:
-        task: what `prepared` found.
+        task: what `caching.prepare` found.
         tolerance: how far off the result may be, as a share of `parameters`.
 
     Raises:

@@ -55,7 +55,7 @@ def own_pairs(name: str, trained: Trained) -> dict[str, Any] | None:
         parts = open_parts(trained.recipe)
     except (DataError, RecipeError, OSError):
         return None
-    part = parts.test if len(parts.test) else parts.valid
+    part = parts.scored.shown()
     task: Any = trained.task
     chosen: list[tuple[str, str]] = []
     for item in part:

@@ -100,7 +100,7 @@ def _items(trained: Trained, given: Iterable[Any] | None) -> list[Item]:
             raise DataError(
                 f"the data of the run cannot be read, so there is nothing to look at: {error} {way_out}"
             ) from None
-        part = parts.test if len(parts.test) else parts.valid
+        part = parts.scored.shown()
         given = [part[i] for i in range(min(len(part), MOST_ITEMS))]
     items = [one if isinstance(one, Item) else trained.task.item(one, f"input {i}") for i, one in enumerate(given, 1)]
     items = [one for one in items if one.length] if len(items) > 1 else items

@@ -86,8 +86,7 @@ _PARTS = {
 
 
 def _scored_part(trained: Trained) -> Dataset:
-    parts = open_parts(trained.recipe)
-    return parts.test if len(parts.test) else parts.valid
+    return open_parts(trained.recipe).scored.shown()
 
 
 def _about(folder: Path, trained: Trained) -> dict[str, Any]:

@@ -8,43 +8,25 @@ stays inside the generator and, for the checkpoints, in the `Place`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from unrolled.data import Dataset, Item
+from unrolled.data.streaming import Part, Table
 from unrolled.training.ranks import Ranks
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers, Report
+from unrolled.training.tasks.encoded import Encoded, Place, batches, unknown_notes
+from unrolled.training.tasks.ondisk import on_disk, packed, unpacked
 
-__all__ = ["Encoded", "Place", "StepLoss", "Task", "TrainingPart", "ahead"]
-
-T = TypeVar("T")
+__all__ = ["Encoded", "Place", "StepLoss", "Task", "TrainingPart", "batches", "unknown_notes"]
 
 # Asks for the training part, for a baseline that is too large to be saved; None where the data are not at hand.
 TrainingPart = Callable[[], Dataset | None]
-
-
-@dataclass
-class Place:
-    """Where an epoch stands. `steps` begins there, and moves it on before it yields a loss."""
-
-    batches: int = 0  # that are behind
-    carried: Any = None  # what goes on from batch to batch: None, or tensors in tuples
-    drawn: dict[str, Any] | None = None  # the state of the epoch's generator of random numbers
-
-
-def ahead(batches: Iterable[T], place: Place | None) -> Iterator[T]:
-    """The batches that are not behind yet. Each is counted as it is taken."""
-    place = Place() if place is None else place
-    for batch in islice(batches, place.batches, None):
-        place.batches += 1
-        yield batch
 
 
 class StepLoss(NamedTuple):
@@ -62,22 +44,6 @@ class StepLoss(NamedTuple):
     def of_nothing(cls) -> StepLoss:
         """The step of a process that has no row of this batch, and takes the step with the others all the same."""
         return cls(torch.zeros(()), torch.zeros(()), 0, (), ((), {}), lambda: torch.zeros(0))
-
-
-class Encoded(NamedTuple):
-    """A data set as numbers."""
-
-    rows: Sequence[Any]  # one an item; what they are is the task's own business
-    targets: Sequence[np.ndarray]
-    where: Sequence[str]
-    unknown: int = 0  # tokens that the vocabulary does not have
-    tokens: int = 0
-
-    @property
-    def notes(self) -> list[str]:
-        if not self.unknown:
-            return []
-        return [f"{self.unknown:,} of {self.tokens:,} tokens are not in the vocabulary and were read as <unk>"]
 
 
 class Task(ABC):
@@ -111,15 +77,28 @@ class Task(ABC):
     def build(self) -> nn.Module:
         """The model, with its first weights."""
 
-    @abstractmethod
     def encode(self, dataset: Dataset) -> Encoded:
-        """A labelled data set as numbers."""
+        """A labelled data set as numbers; one that is larger than memory stays on the disk."""
+        return on_disk(self, dataset) if isinstance(dataset, Part) else self.encode_items(dataset)
+
+    def pack(self, block: Dataset) -> tuple[Table, int, int]:
+        """Items as numbers that are kept on the disk, how many tokens are not known, and of how many."""
+        data = self.encode_items(block)
+        return packed(data), data.unknown, data.tokens
+
+    def unpack(self, table: Table, place: str) -> Encoded:
+        """The inverse of `pack`; `place` is what stands before a row's line in its name."""
+        return unpacked(table, place)
+
+    @abstractmethod
+    def encode_items(self, dataset: Dataset) -> Encoded:
+        """A labelled data set that is in memory, as numbers."""
 
     # training
 
     @abstractmethod
     def step_count(self, data: Encoded) -> int:
-        """Optimizer steps of one epoch."""
+        """Batches of one epoch."""
 
     @abstractmethod
     def steps(

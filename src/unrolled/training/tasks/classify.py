@@ -5,6 +5,7 @@ Score    accuracy on the validation part. Baseline: always the most frequent lab
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,14 +17,14 @@ from unrolled.data import Dataset, Item, Vocabulary, batch_indices, check_answer
 from unrolled.decoding import one_label
 from unrolled.errors import DataError, expected
 from unrolled.models import Batch
-from unrolled.training.baselines import MajorityClass
+from unrolled.training.baselines import MajorityClass, most_frequent
 from unrolled.training.losses import cross_entropy, row_losses
 from unrolled.training.metrics import Classification
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.tasks.aligned import EVALUATION_BATCH, device_of, encode_rows, lengths_of, model_from
-from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, ahead
-from unrolled.training.tasks.reading import Reading, Row
+from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, batches
+from unrolled.training.tasks.reading import Measuring, Reading, Row
 
 __all__ = ["Classify"]
 
@@ -37,12 +38,16 @@ class Classify(Task):
 
     @classmethod
     def prepare(cls, recipe: Recipe, train: Dataset) -> Classify:
-        names = [item.label for item in train if item.label is not None]
+        names: Counter[str] = Counter()
+        measuring = Measuring(recipe, train)
+        for block in train.blocks():
+            names.update(item.label for item in block if item.label is not None)
+            measuring.add(block)
         labels = Vocabulary.of_labels(names)
         if len(labels) < 2:
             found = f"{len(labels)} ({', '.join(labels.tokens)})"
             raise DataError(expected(f"{train.name}: labels", "two or more different ones", found, "Check --label."))
-        return cls(recipe, Reading.fit(recipe, train), labels, MajorityClass.fit(names).label)
+        return cls(recipe, measuring.reading(), labels, most_frequent(names, "labels"))
 
     def to_dict(self) -> dict[str, Any]:
         saved = {"reading": self.reading.to_dict(), "labels": self.labels.to_dict()}
@@ -56,7 +61,7 @@ class Classify(Task):
     def build(self) -> nn.Module:
         return model_from(self.recipe, self.reading, classes=len(self.labels), pooling=self.recipe.pooling)
 
-    def encode(self, dataset: Dataset) -> Encoded:
+    def encode_items(self, dataset: Dataset) -> Encoded:
         check_answers(self.labels.tokens, dataset)
         targets = [self.labels.encode([item.label or ""]) for item in dataset]
         return encode_rows(self.reading, dataset, targets)
@@ -64,17 +69,17 @@ class Classify(Task):
     # training
 
     def step_count(self, data: Encoded) -> int:
-        return -(-len(data.rows) // self.recipe.batch_size)
+        return -(-data.row_count // self.recipe.batch_size)
 
     def steps(
         self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
     ) -> Iterator[StepLoss]:
-        for indices in ahead(batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng), place):
+        for piece, indices in batches(data, self.recipe.batch_size, rng, lengths_of, place):
             indices = self.ranks.share(indices)
             if not len(indices):
                 yield StepLoss.of_nothing()
                 continue
-            batch = self._batch(data, indices).to(device_of(model))
+            batch = self._batch(piece, indices).to(device_of(model))
             assert batch.targets is not None
             logits = model(batch)
             loss = cross_entropy(logits, batch.targets, label_smoothing=self.recipe.label_smoothing)
@@ -83,7 +88,7 @@ class Classify(Task):
                 assert batch.targets is not None
                 return row_losses(model(batch), batch.targets)[0]
 
-            rows = [data.where[i] for i in indices]
+            rows = [piece.where[i] for i in indices]
             yield StepLoss(loss, loss.detach(), len(indices), rows, ((batch,), {}), by_row)
 
     def _batch(self, data: Encoded, indices: np.ndarray) -> Batch:
@@ -93,12 +98,13 @@ class Classify(Task):
     # afterwards
 
     def measure(self, model: nn.Module, data: Encoded) -> Numbers:
-        metric = Classification(len(self.labels))
-        log_probabilities = self._log_probabilities(model, data.rows)
-        targets = np.concatenate([np.zeros(0, np.int64), *data.targets])
-        metric.update(log_probabilities.argmax(-1), targets)
-        nats = -float(log_probabilities[np.arange(len(targets)), targets].mean()) if len(targets) else 0.0
-        return metric.compute() | {"nats": nats}
+        metric, nats = Classification(len(self.labels)), 0.0
+        for piece in data.pieces():
+            log_probabilities = self._log_probabilities(model, piece.rows)
+            targets = np.concatenate([np.zeros(0, np.int64), *piece.targets])
+            metric.update(log_probabilities.argmax(-1), targets)
+            nats -= float(log_probabilities[np.arange(len(targets)), targets].sum())
+        return metric.compute() | {"nats": nats / max(metric.items, 1)}
 
     def score(self, metrics: Numbers) -> tuple[str, float, bool]:
         return "accuracy", metrics["accuracy"], True
@@ -106,8 +112,9 @@ class Classify(Task):
     def baselines(self, dataset: Dataset, train: TrainingPart) -> dict[str, Numbers]:
         del train
         metric = Classification(len(self.labels))
-        truth = self.labels.encode(item.label or "" for item in dataset)
-        metric.update(self.labels.encode(self.majority.predict(len(truth))), truth)
+        for block in dataset.blocks():
+            truth = self.labels.encode(item.label or "" for item in block)
+            metric.update(self.labels.encode(self.majority.predict(len(truth))), truth)
         return {f"always {self.majority.label!r}": metric.compute()}
 
     def item(self, given: Any, where: str) -> Item:

@@ -93,7 +93,7 @@ class Forecast(Task):
                 nn.init.uniform_(parameter, -recipe.init_range, recipe.init_range)
         return model
 
-    def encode(self, dataset: Dataset) -> Encoded:
+    def encode_items(self, dataset: Dataset) -> Encoded:
         """One row a series, as arrays; a series that the run dropped is left out."""
         dropping = "drop" in (self.recipe.short, self.recipe.constant)
         rows = []

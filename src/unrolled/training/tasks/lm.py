@@ -12,7 +12,6 @@ Baseline the unigram and the interpolated trigram model of the same tokens.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Dataset, Item, batch_indices, pad, streams
+from unrolled.data.streaming import Laid, Segment, Table, stream_bounds
 from unrolled.decoding import END, first_tokens, likelihood, write
 from unrolled.errors import DataError, expected
 from unrolled.training.baselines import NGram
@@ -30,11 +30,14 @@ from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.tasks.aligned import device_of, model_from
 from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart
-from unrolled.training.tasks.reading import Reading
-from unrolled.training.tbptt import Chunk, Cut, TruncatedBPTT
+from unrolled.training.tasks.encoded import timed
+from unrolled.training.tasks.ondisk import OnDisk, packed, unpacked
+from unrolled.training.tasks.reading import Measuring, Reading, Row
+from unrolled.training.tbptt import Block, Chunk, Cut, TruncatedBPTT
 
 __all__ = ["END", "LanguageModelling"]
 
+BYTES_OF_A_STEP = 17  # token in, token out, whether a document begins
 NUMBERS_AT_A_TIME = 2**24  # logits that evaluation holds: bounds its memory, changes no result
 
 
@@ -57,13 +60,23 @@ class LanguageModelling(Task):
 
     @classmethod
     def prepare(cls, recipe: Recipe, train: Dataset) -> LanguageModelling:
-        independent = recipe.context == "independent" or (recipe.context == "auto" and len(train) > 1)
-        reading = Reading.fit(recipe, train, specials=(END,) if independent else ())
-        task = cls(recipe, reading, independent, ())
-        counts = Counter(int(token) for step in task.encode(train).rows for token in step.targets)
-        if sum(counts.values()) < 2:
-            raise DataError(expected(train.name, "a text of several tokens", sum(counts.values())))
-        return cls(recipe, reading, independent, [counts[i] for i in range(len(task.vocabulary))])
+        measuring, items = Measuring(recipe, train), 0
+        for block in train.blocks():
+            measuring.add(block)
+            items += len(block)
+        independent = recipe.context == "independent" or (recipe.context == "auto" and not train.is_one_text)
+        measuring.specials = (END,) if independent else ()
+        reading = measuring.reading()
+        if reading.vocabulary is None:
+            raise DataError(expected("lm data", "texts", "features"))
+        counts = measuring.counts_of(reading.vocabulary)
+        if independent:
+            counts[reading.vocabulary.id(END)] += items
+        else:
+            counts[reading.vocabulary.id(measuring.first)] -= 1  # it is no target
+        if sum(counts) < 2:
+            raise DataError(expected(train.name, "a text of several tokens", sum(counts)))
+        return cls(recipe, reading, independent, counts)
 
     def to_dict(self) -> dict[str, Any]:
         return {"reading": self.reading.to_dict(), "independent": self.independent, "counts": list(self.counts)}
@@ -75,7 +88,7 @@ class LanguageModelling(Task):
     def build(self) -> nn.Module:
         return model_from(self.recipe, self.reading, tie_weights=self.recipe.tie_weights)
 
-    def encode(self, dataset: Dataset) -> Encoded:
+    def encode_items(self, dataset: Dataset) -> Encoded:
         """One row a document, or one for the whole stream; `targets` holds how many characters each row spells."""
         encoded = [self.reading.encode(item) for item in dataset]
         unknown, total = sum(len(row.unknown) for row in encoded), sum(len(row) for row in encoded)
@@ -91,40 +104,77 @@ class LanguageModelling(Task):
         end = np.array([self.vocabulary.id(END)])
         return Step(np.concatenate([end, ids]), np.concatenate([ids, end]))
 
+    def pack(self, block: Dataset) -> tuple[Table, int, int]:
+        """The tokens of each document, behind an end symbol where they are independent; targets: as `encode_items`."""
+        rows = [self.reading.encode(item) for item in block]
+        start = [self.vocabulary.id(END)] if self.independent else []
+        spelled = [np.array([len(item.text or "")]) for item in block]
+        data = Encoded(rows, spelled, [item.where for item in block])
+        laid = [Row(np.concatenate([np.array(start, np.int64), row.inputs])) for row in rows]
+        return packed(data, laid), sum(len(row.unknown) for row in rows), sum(len(row) for row in rows)
+
+    def unpack(self, table: Table, place: str) -> Encoded:
+        return unpacked(table, place, lambda _, row: self._document(row.inputs[1:] if self.independent else row.inputs))
+
     # training
 
     def step_count(self, data: Encoded) -> int:
-        tokens = sum(len(row.targets) for row in data.rows)
+        tokens = self._laid(data).steps if isinstance(data, OnDisk) else sum(len(row.targets) for row in data.rows)
         columns = -(-tokens // min(self.recipe.batch_size, max(tokens, 1)))
         return -(-columns // self.recipe.chunk)
+
+    def _laid(self, data: OnDisk, key: int | None = None) -> Laid:
+        return Laid(data.store, "inputs", key, self.vocabulary.id(END) if self.independent else None)
 
     def steps(
         self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
     ) -> Iterator[StepLoss]:
-        order = rng.permutation(len(data.rows)) if self.independent else range(len(data.rows))
-        rows: list[Step] = [data.rows[i] for i in order]
-        begins = np.concatenate([np.arange(len(row.targets)) == 0 for row in rows]) if self.independent else None
-        joined = [np.concatenate(part) for part in zip(*rows, strict=True)] + ([] if begins is None else [begins])
-        width = min(self.recipe.batch_size, len(joined[0]))
-        (inputs, lengths), (targets, _), *resets = [streams(part, width) for part in joined]
-        device = device_of(model)
-        lengths = self.ranks.share(lengths)
-        parts = [self.ranks.share(part) for part in (inputs, targets, *(part for part, _ in resets))]
-        tensors = [torch.from_numpy(part).to(device) for part in parts]
         place = Place() if place is None else place
-        pieces = TruncatedBPTT(self.recipe.chunk).chunks(
-            *tensors[:2],
-            resets=tensors[2] if resets else None,
-            lengths=torch.from_numpy(lengths).to(device),
-            cut=Cut(place.batches, place.carried) if place.batches else None,
-        )
-        for piece in pieces if len(lengths) else ():
+        chunks = self._from_disk if isinstance(data, OnDisk) else self._in_memory
+        for piece in timed(chunks(data, rng, place, device_of(model)), place):
             step = self._step(model, piece)
             place.batches, place.carried = piece.cut
             yield step
         for _ in range(place.batches, self.step_count(data)):  # others have a row that is one step longer
             place.batches += 1
             yield StepLoss.of_nothing()
+
+    def _in_memory(
+        self, data: Encoded, rng: np.random.Generator, place: Place, device: torch.device
+    ) -> Iterator[Chunk]:
+        order = rng.permutation(len(data.rows)) if self.independent else range(len(data.rows))
+        rows: list[Step] = [data.rows[i] for i in order]
+        begins = np.concatenate([np.arange(len(row.targets)) == 0 for row in rows]) if self.independent else None
+        joined = [np.concatenate(part) for part in zip(*rows, strict=True)] + ([] if begins is None else [begins])
+        width = min(self.recipe.batch_size, len(joined[0]))
+        (inputs, lengths), (targets, _), *resets = [streams(part, width) for part in joined]
+        lengths = self.ranks.share(lengths)
+        parts = [self.ranks.share(part) for part in (inputs, targets, *(part for part, _ in resets))]
+        tensors = [torch.from_numpy(part).to(device) for part in parts]
+        if not len(lengths):
+            return iter(())
+        return TruncatedBPTT(self.recipe.chunk).chunks(
+            *tensors[:2],
+            resets=tensors[2] if resets else None,
+            lengths=torch.from_numpy(lengths).to(device),
+            cut=_cut(place),
+        )
+
+    def _from_disk(self, data: OnDisk, rng: np.random.Generator, place: Place, device: torch.device) -> Iterator[Chunk]:
+        laid = self._laid(data, int(rng.integers(2**63)) if self.independent else None)
+        bounds = self.ranks.share(stream_bounds(laid.steps, min(self.recipe.batch_size, laid.steps)))
+        if not bounds:
+            return iter(())
+        chunk = self.recipe.chunk
+        size = chunk * max(1, data.part.source.budget.piece // (BYTES_OF_A_STEP * len(bounds) * chunk))
+        segments = laid.segments(bounds, place.batches * chunk, size, data.part.threads)
+        lengths = torch.tensor([length for _, length in bounds], device=device)
+        blocks = (self._block(segment, device) for segment in segments)
+        return TruncatedBPTT(chunk).stream(blocks, lengths=lengths, cut=_cut(place))
+
+    def _block(self, segment: Segment, device: torch.device) -> Block:
+        inputs, targets, begins = (torch.from_numpy(part).to(device) for part in segment)
+        return Block(inputs, targets, begins if self.independent else None)
 
     def _step(self, model: nn.Module, piece: Chunk) -> StepLoss:
         keywords = _only_needed(piece)
@@ -151,12 +201,39 @@ class LanguageModelling(Task):
 
     def measure(self, model: nn.Module, data: Encoded) -> Numbers:
         metric = Perplexity()
-        for i, nats in enumerate(self._nats(model, data.rows)):
-            # Words do not bring back the spaces between them, so their nats are not those of all characters.
-            lossless = self.reading.tokenizer is not None and self.reading.tokenizer.kind in ("chars", "subword")
-            metric.update(nats, characters=int(data.targets[i][0]) if lossless else None)
+        if isinstance(data, OnDisk) and not self.independent:
+            for nats in self._stream_nats(model, data):
+                metric.update(nats)
+            if self._is_lossless:
+                metric.characters += sum(int(table["targets"].values.sum()) for table in data.store)
+        else:
+            for piece in data.pieces():
+                for i, nats in enumerate(self._nats(model, piece.rows)):
+                    metric.update(nats, characters=int(piece.targets[i][0]) if self._is_lossless else None)
         result = metric.compute()
         return result | {"nats": float(result["nats_per_token"])}
+
+    @property
+    def _is_lossless(self) -> bool:
+        """Words do not bring back the spaces between them, so their nats are not those of all characters."""
+        return self.reading.tokenizer is not None and self.reading.tokenizer.kind in ("chars", "subword")
+
+    @torch.no_grad()
+    def _stream_nats(self, model: nn.Module, data: OnDisk) -> Iterator[np.ndarray]:
+        """-log p of each token of one long text after its first, some at a time."""
+        laid, device = self._laid(data), device_of(model)
+        chunk = max(1, NUMBERS_AT_A_TIME // len(self.vocabulary))
+        segments = laid.segments([(0, laid.steps)], 0, chunk, data.part.threads)
+        blocks = (self._block(segment, device) for segment in segments)
+        for piece in TruncatedBPTT(chunk).stream(blocks, lengths=[laid.steps]):
+            nats = np.zeros(piece.steps)
+            if self.ranks.first:
+                logits, state = model(piece.inputs, piece.state, **_only_needed(piece))
+                piece.carry(state)
+                nats = _nats_of(logits, piece)[0]
+            else:
+                piece.carry(None)
+            yield self.ranks.added(nats)
 
     @torch.no_grad()
     def _nats(self, model: nn.Module, rows: Sequence[Step]) -> list[np.ndarray]:
@@ -171,9 +248,7 @@ class LanguageModelling(Task):
             for piece in TruncatedBPTT(chunk).chunks(*tensors, lengths=lengths.tolist()):
                 logits, state = model(piece.inputs, piece.state, **_only_needed(piece))
                 piece.carry(state)
-                assert piece.targets is not None
-                scores = logits.cpu().double().log_softmax(-1).gather(-1, piece.targets.cpu()[..., None])[..., 0]
-                found.append(-scores.numpy())
+                found.append(_nats_of(logits, piece))
             nats = np.concatenate(found, axis=1) if found else np.zeros(targets.shape)
             for row, i in enumerate(indices):
                 result[i][:] = nats[row, : lengths[row]]
@@ -187,15 +262,29 @@ class LanguageModelling(Task):
         return -metrics["nats"], 0.0  # a perplexity may be too large for a number; its logarithm is not
 
     def baselines(self, dataset: Dataset, train: TrainingPart) -> dict[str, Numbers]:
-        documents = [step.targets for step in self.encode(dataset).rows]
         smoothed = np.asarray(self.counts, float) + 1
         unigram = -np.log(smoothed / smoothed.sum())
-        result = {"unigram": _perplexity(unigram[ids] for ids in documents)}
         part = train()
+        counted = None
         if part is not None:
-            counted = NGram.fit([step.targets for step in self.encode(part).rows], len(self.vocabulary), order=3)
-            result["trigram"] = _perplexity([counted.nats(documents)])
-        return result
+            counted = NGram.fit([step.targets for step in self.encode_items(part).rows], len(self.vocabulary), order=3)
+        simple, better = Perplexity(), Perplexity()
+        for documents in self._targets(self.encode(dataset)):
+            for ids in documents:
+                simple.update(unigram[ids])
+            if counted is not None:
+                better.update(counted.nats(documents))
+        return {"unigram": simple.compute()} | ({} if counted is None else {"trigram": better.compute()})
+
+    def _targets(self, data: Encoded) -> Iterator[list[np.ndarray]]:
+        """What is scored, some rows at a time."""
+        if isinstance(data, OnDisk) and not self.independent:
+            laid = self._laid(data)
+            for segment in laid.segments([(0, laid.steps)], 0, NUMBERS_AT_A_TIME // 16, data.part.threads):
+                yield [segment.targets[0]]
+        else:
+            for piece in data.pieces():
+                yield [step.targets for step in piece.rows]
 
     def remarks(self, metrics: Numbers) -> list[str]:
         del metrics
@@ -258,8 +347,11 @@ def _only_needed(piece: Chunk) -> dict[str, Any]:
     return keywords
 
 
-def _perplexity(nats: Any) -> Numbers:
-    metric = Perplexity()
-    for part in nats:
-        metric.update(part)
-    return metric.compute()
+def _nats_of(logits: Tensor, piece: Chunk) -> np.ndarray:
+    """(B, T) -log p of the targets."""
+    assert piece.targets is not None
+    return -logits.cpu().double().log_softmax(-1).gather(-1, piece.targets.cpu()[..., None])[..., 0].numpy()
+
+
+def _cut(place: Place) -> Cut | None:
+    return Cut(place.batches, place.carried) if place.batches else None

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 
-from unrolled.data import Dataset, Scaler, Tokenizer, Vocabulary
+from unrolled.data import Counts, Dataset, Moments, Tokenizer, Vocabulary
 from unrolled.data import reading as numbers
 from unrolled.data.reading import Row, checked_features, tokens_of
 from unrolled.models import Batch
 from unrolled.training.recipe import Recipe
 
-__all__ = ["Reading", "Row"]
+__all__ = ["Measuring", "Reading", "Row"]
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,12 @@ class Reading(numbers.Reading):
     """How items become numbers, measured on the training part."""
 
     @classmethod
-    def fit(cls, recipe: Recipe, train: Dataset, specials: Sequence[str] = ()) -> Self:
+    def fit(cls, recipe: Recipe, train: Dataset, specials: Sequence[str] = ()) -> Reading:
         """Measure the training part."""
-        if train.kind == "features":
-            return cls(scaler=Scaler.fit([checked_features(item, None) for item in train]))
-        tokenizer = None
-        if train.kind == "text":
-            options: dict[str, Any] = {"lowercase": recipe.lowercase, "vocabulary_size": recipe.vocabulary_size}
-            tokenizer = Tokenizer.train(recipe.tokenizer, (item.text or "" for item in train), **options)
-        words = [tokens_of(item, tokenizer) for item in train]
-        size = None if recipe.tokenizer == "subword" and tokenizer is not None else recipe.vocabulary_size
-        vocabulary = Vocabulary.build(words, min_count=recipe.min_count, max_size=size, specials=specials)
-        letters = None
-        if recipe.characters:
-            letters = Vocabulary.build((word for sentence in words for word in sentence), min_count=recipe.min_count)
-        return cls(tokenizer, vocabulary, letters)
+        measuring = Measuring(recipe, train, specials)
+        for block in train.blocks():
+            measuring.add(block)
+        return measuring.reading()
 
     def batch(self, rows: Sequence[Row], targets: np.ndarray | None = None) -> Batch:
         """Rows side by side, as tensors."""
@@ -56,3 +47,87 @@ class Reading(numbers.Reading):
         letters = None if self.letters is None else len(self.letters)
         size = {"vocabulary": len(self.vocabulary), "unknown": self.vocabulary.unknown_id}
         return {**size, "character_vocabulary": letters}
+
+
+class Measuring:
+    """A reading in the making: the training part is counted a block at a time, and gone through once.
+
+    Args:
+        data: says how much may be counted: of texts larger than memory, the pieces of `subword` are learnt from as many
+            characters at their beginning as there is room for.
+        whole: also count equal items.
+    """
+
+    def __init__(self, recipe: Recipe, data: Dataset, specials: Sequence[str] = (), *, whole: bool = False) -> None:
+        self.recipe, self.data, self.room, self.specials, self.whole = recipe, data, data.room, specials, whole
+        self.items: Counts[tuple[str, ...]] = Counts(self.room.names)
+        self.total = self.longest = 0  # tokens: of all items, and of the longest
+        self.first = ""  # the first token of all
+        self.counts: Counts[str] = Counts(self.room.names)
+        self.letters: Counts[str] = Counts(self.room.names)
+        self.moments = Moments()
+        self.tokenizer: Tokenizer | None = None
+        self.kind = ""
+        self._held: list[str] = []  # texts, from which the pieces of `subword` will be learnt
+        self._characters = 0
+
+    def add(self, block: Dataset) -> None:
+        """Count some items, all of one kind."""
+        if not len(block):
+            return
+        self.kind = self.kind or block.kind
+        if self.kind == "features":
+            self.moments.add(checked_features(item, None) for item in block)
+            return
+        if self.kind == "text" and self.recipe.tokenizer == "subword":
+            self._hold(block)
+            return
+        if self.kind == "text" and self.tokenizer is None:
+            self.tokenizer = Tokenizer(self.recipe.tokenizer, self.recipe.lowercase)
+        for item in block:
+            self._count(tokens_of(item, self.tokenizer))
+
+    def _hold(self, block: Dataset) -> None:
+        for item in block:
+            if self.room.characters is None or self._characters < self.room.characters:
+                self._held.append(item.text or "")
+                self._characters += len(self._held[-1])
+
+    def _count(self, tokens: Sequence[str]) -> None:
+        self.counts.add(tokens)
+        self.total += len(tokens)
+        self.first = self.first or next(iter(tokens), "")
+        self.longest = max(self.longest, len(tokens))
+        if self.whole:
+            self.items.add([tuple(tokens)])
+        if self.recipe.characters:
+            self.letters.add("".join(tokens))
+
+    def counts_of(self, vocabulary: Vocabulary) -> list[int]:
+        """How often each entry of the vocabulary came; what it does not have counts as its unknown."""
+        counts = [self.counts.table[token] for token in vocabulary.tokens]
+        if vocabulary.unknown_id is not None:
+            counts[vocabulary.unknown_id] += self.total - sum(counts)
+        return counts
+
+    def reading(self) -> Reading:
+        """How items become numbers, by what was counted."""
+        if self.kind == "features":
+            return Reading(scaler=self.moments.scaler())
+        recipe, size = self.recipe, self.recipe.vocabulary_size
+        if self._held:
+            self.tokenizer = Tokenizer.train(
+                "subword", self._held, lowercase=recipe.lowercase, vocabulary_size=recipe.vocabulary_size
+            )
+            for text in self._held:
+                self._count(self.tokenizer.tokenize(text))
+            self._held, size = [], None
+        least = recipe.min_count
+        if self.counts.lost:
+            self.data.remark(
+                f"{self.data.name}: more different tokens than there is room to count ({self.room.names:,}): rare ones "
+                f"may be missing, and counts are too small by {self.counts.lost:,} at most; --memory makes room"
+            )
+        vocabulary = Vocabulary.of_counts(self.counts.table, min_count=least, max_size=size, specials=self.specials)
+        letters = Vocabulary.of_counts(self.letters.table, min_count=least) if recipe.characters else None
+        return Reading(self.tokenizer, vocabulary, letters)

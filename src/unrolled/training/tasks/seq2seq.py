@@ -10,7 +10,7 @@ Baseline always the most frequent target of the training part, and the target of
 
 from __future__ import annotations
 
-from collections import Counter
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,33 +20,28 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Dataset, Item, batch_indices, pad
+from unrolled.data.streaming import Part, Table
 from unrolled.decoding import END, Hypothesis, Search, search_targets, translated
-from unrolled.errors import DataError, RecipeError, expected
+from unrolled.errors import DataError, expected
 from unrolled.models import (
     Batch,
     DecoderStep,
     EncoderDecoder,
-    FeatureInput,
-    build_encoder_decoder,
-    build_pair_transformer,
 )
 from unrolled.training.losses import cross_entropy, row_losses
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers, Report
 from unrolled.training.tasks.aligned import device_of
-from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, ahead
-from unrolled.training.tasks.reading import Reading, Row
-from unrolled.training.transduction import NearestSource, Transduction, bleu_and_chrf, truth_share
+from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, batches
+from unrolled.training.tasks.encoded import sizes
+from unrolled.training.tasks.ondisk import packed, unpacked
+from unrolled.training.tasks.pair_model import pair_model
+from unrolled.training.tasks.reading import Measuring, Reading, Row
+from unrolled.training.transduction import NearestSource, Tally, Transduction, bleu_and_chrf, truth_share
 
 __all__ = ["Search", "SequenceToSequence"]
 
 ROWS_AT_A_TIME = 256  # hypotheses side by side where no gradient is taken; results do not depend on it
-
-_OF_THE_MODEL = (
-    *("cell", "hidden", "layers", "bidirectional", "embedding", "single_bias", "reset_after", "forget_bias", "init"),
-    *("dropout", "input_dropout", "output_dropout", "word_dropout", "learn_initial_state", "backend"),
-    *("decoder_cell", "decoder_hidden", "decoder_layers", "input_feeding", "bridge", "feature_noise"),
-)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,6 +60,10 @@ class Pair:
         return self.source.inputs
 
 
+def _lengths(data: Encoded) -> np.ndarray:
+    return np.asarray(sizes(data.rows)) + np.asarray(sizes(data.targets))
+
+
 class SequenceToSequence(Task):
     """Pairs of a source and a target."""
 
@@ -80,15 +79,16 @@ class SequenceToSequence(Task):
 
     @classmethod
     def prepare(cls, recipe: Recipe, train: Dataset) -> SequenceToSequence:
-        _check_source(recipe, train)
-        reading = Reading.fit(recipe, train)
         kind = recipe.target_tokenizer or recipe.tokenizer
-        targets = Dataset([_target_item(item) for item in train], train.name)
-        target = Reading.fit(recipe.model_copy(update={"tokenizer": kind}), targets, specials=(END,))
-        written = [tuple(target.tokens(item)) for item in targets]
-        limit = recipe.longest + 1 if recipe.longest is not None else 2 * max(map(len, written)) + 1
-        counts = Counter(written)
-        frequent = min(counts, key=lambda tokens: (-counts[tokens], tokens))
+        sources = Measuring(recipe, train)
+        targets = Measuring(recipe.model_copy(update={"tokenizer": kind}), train, specials=(END,), whole=True)
+        for block in train.blocks():
+            _check_source(recipe, block)
+            sources.add(block)
+            targets.add(Dataset([_target_item(item) for item in block], train.name))
+        reading, target, counts = sources.reading(), targets.reading(), targets.items.table
+        limit = recipe.longest + 1 if recipe.longest is not None else 2 * targets.longest + 1
+        frequent = min(counts, key=lambda tokens: (-counts[tokens], tokens), default=())
         return cls(recipe, reading, target, limit, frequent)
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,39 +101,11 @@ class SequenceToSequence(Task):
         return cls(recipe, reading, target, int(saved["limit"]), saved["frequent"])
 
     def build(self) -> EncoderDecoder:
-        recipe = self.recipe
-        sizes = self.reading.sizes()
-        sizes.pop("character_vocabulary", None)
-        vector = recipe.source == "vector"
-        attention = ("none" if vector else "general") if recipe.attention == "auto" else recipe.attention
-        options = {name: getattr(recipe, name) for name in _OF_THE_MODEL}
-        if "channels" in sizes and recipe.word_dropout:
-            way_out = "Use --input-dropout or --feature-noise."
-            raise RecipeError(expected("word_dropout", "0 for features", recipe.word_dropout, way_out))
-        if "channels" not in sizes and recipe.feature_noise:
-            raise RecipeError(
-                expected("feature_noise", "0 for texts and tokens", recipe.feature_noise, "Leave it out.")
-            )
-        if recipe.cell == "transformer":
-            model: EncoderDecoder = build_pair_transformer(
-                **_of_a_transformer(recipe), **sizes, target_vocabulary=len(self.vocabulary)
-            )
-        else:
-            model = build_encoder_decoder(
-                **options, **sizes, vector=vector, attention=attention, target_vocabulary=len(self.vocabulary)
-            )
-        scaler = self.reading.scaler
-        if scaler is not None and not torch.empty(0).is_meta:  # meta: the weights are read from a file
-            assert isinstance(model.inputs, FeatureInput)
-            model.inputs.standardise(torch.from_numpy(scaler.mean), torch.from_numpy(scaler.scale))
-        if recipe.init_range is not None:
-            for parameter in model.parameters():
-                nn.init.uniform_(parameter, -recipe.init_range, recipe.init_range)
-        return model
+        return pair_model(self.recipe, self.reading, len(self.vocabulary))
 
     # data
 
-    def encode(self, dataset: Dataset) -> Encoded:
+    def encode_items(self, dataset: Dataset) -> Encoded:
         """Rows are `Pair`s; targets end in the end symbol."""
         _check_source(self.recipe, dataset)
         written = [self.target.tokens(_target_item(item)) for item in dataset]
@@ -142,6 +114,14 @@ class SequenceToSequence(Task):
         targets = [self.vocabulary.encode([*tokens, END]) for tokens in written]
         unknown = sum(len(row.source.unknown) for row in rows)
         return Encoded(rows, targets, [item.where for item in dataset], unknown, sum(len(row) for row in rows))
+
+    def pack(self, block: Dataset) -> tuple[Table, int, int]:
+        data = self.encode_items(block)
+        keys = [np.frombuffer(hashlib.sha256(row.key).digest()[:16], np.uint8) for row in data.rows]
+        return packed(data, [row.source for row in data.rows], keys=keys), data.unknown, data.tokens
+
+    def unpack(self, table: Table, place: str) -> Encoded:
+        return unpacked(table, place, lambda i, row: Pair(row, table["keys"][i].tobytes()))
 
     def _check_targets(self, dataset: Dataset, written: Sequence[Sequence[str]]) -> None:
         for item, tokens in zip(dataset, written, strict=True):
@@ -169,22 +149,21 @@ class SequenceToSequence(Task):
     # training
 
     def step_count(self, data: Encoded) -> int:
-        return -(-len(data.rows) // self.recipe.batch_size)
+        return -(-data.row_count // self.recipe.batch_size)
 
     def steps(
         self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
     ) -> Iterator[StepLoss]:
-        lengths = [len(row) + len(target) for row, target in zip(data.rows, data.targets, strict=True)]
-        recipe = self.recipe
+        recipe, place = self.recipe, Place() if place is None else place
         schedule = (recipe.sampling, recipe.sampling_rate, recipe.sampling_floor)
         count = self.step_count(data)
-        for number, indices in ahead(enumerate(batch_indices(lengths, recipe.batch_size, rng=rng)), place):
+        for piece, indices in batches(data, recipe.batch_size, rng, _lengths, place):
             indices = self.ranks.share(indices)
             if not len(indices):
                 yield StepLoss.of_nothing()
                 continue
-            own = 1 - truth_share(*schedule, self.epoch - 1 + number / count, recipe.epochs)
-            yield self._step(model, data, indices, own)
+            own = 1 - truth_share(*schedule, self.epoch - 1 + (place.batches - 1) / count, recipe.epochs)
+            yield self._step(model, piece, indices, own)
 
     def _step(self, model: nn.Module, data: Encoded, indices: np.ndarray, own: float) -> StepLoss:
         batch, previous, targets, lengths = self._side_by_side(model, data, indices)
@@ -211,28 +190,36 @@ class SequenceToSequence(Task):
     # afterwards
 
     def measure(self, model: nn.Module, data: Encoded, search: Search | None = None) -> Numbers:
-        nats = self._nats(model, data)
+        totals, tally = np.zeros(2), Tally()
+        for piece in data.pieces():
+            totals += self._nats(model, piece)
+            self._write(model, piece, search or Search(), tally)
+        nats = float(totals[0] / max(totals[1], 1))
+        result = tally.metric.compute() | {"nats_per_token": nats}
+        result |= {"stopped_at_limit": tally.stopped, "several_targets": tally.several}
+        if self.recipe.bleu and search is not None:
+            result |= bleu_and_chrf(tally.texts, tally.right)
+        return result | {"nats": nats}
+
+    def _write(self, model: nn.Module, data: Encoded, search: Search, tally: Tally) -> None:
+        """Write the targets of some rows, each source once, and add what came of it."""
         keys = {row.key: row.source for row in data.rows}
         references: dict[bytes, list[tuple[str, ...]]] = {key: [] for key in keys}
         for row, target in zip(data.rows, data.targets, strict=True):
             references[row.key].append(tuple(self.vocabulary.decode(target[:-1])))
-        own = [best[0] for best in self.search(model, self.ranks.share(list(keys.values())), search or Search())]
+        own = [best[0] for best in self.search(model, self.ranks.share(list(keys.values())), search)]
         shares = self.ranks.exchange([[self._tokens(one), one.stopped] for one in own])
-        written, stopped = zip(*self.ranks.woven(shares), strict=True)
-        metric = Transduction()
-        for guess, right in zip(written, references.values(), strict=True):
-            metric.update(guess, right)
-        result = metric.compute() | {"nats_per_token": nats}
-        result["stopped_at_limit"] = sum(one == "limit" for one in stopped)
-        result["several_targets"] = sum(len(set(right)) > 1 for right in references.values())
-        if self.recipe.bleu and search is not None:
-            texts = [[self.target.join(one) for one in dict.fromkeys(right)] for right in references.values()]
-            result |= bleu_and_chrf([self.target.join(guess) for guess in written], texts)
-        return result | {"nats": nats}
+        for (guess, stopped), right in zip(self.ranks.woven(shares), references.values(), strict=True):
+            tally.metric.update(guess, right)
+            tally.stopped += stopped == "limit"
+            tally.several += len(set(right)) > 1
+            if self.recipe.bleu:
+                tally.texts.append(self.target.join(guess))
+                tally.right.append([self.target.join(one) for one in dict.fromkeys(right)])
 
     @torch.no_grad()
-    def _nats(self, model: nn.Module, data: Encoded) -> float:
-        """The mean of -log p of all target tokens and end symbols, each given the true ones before it."""
+    def _nats(self, model: nn.Module, data: Encoded) -> list[float]:
+        """The sum of -log p of all target tokens and end symbols, given the true ones before them; their number."""
         total, tokens = 0.0, 0
         for indices in self.ranks.share(batch_indices([len(target) for target in data.targets], ROWS_AT_A_TIME)):
             batch, previous, targets, lengths = self._side_by_side(model, data, indices)
@@ -240,8 +227,7 @@ class SequenceToSequence(Task):
             losses, counts = row_losses(logits, targets.cpu(), lengths=lengths.cpu())
             total += float(losses.sum())
             tokens += int(counts.sum())
-        total, tokens = self.ranks.total([total, tokens])  # type: ignore[assignment]
-        return total / max(tokens, 1)
+        return self.ranks.total([total, tokens])
 
     @torch.no_grad()
     def search(self, model: nn.Module, rows: Sequence[Row], search: Search) -> list[list[Hypothesis]]:
@@ -274,6 +260,8 @@ class SequenceToSequence(Task):
         encoded = self.encode(dataset)
         metrics = self.measure(model, encoded, self.default_search())
         notes = [*dataset.notes, *encoded.notes, *self.remarks(metrics)]
+        if isinstance(dataset, Part):
+            notes.append("equal sources count as one where they stand near each other: the data are larger than memory")
         return Report(dataset.name, metrics, self.baselines(dataset, train), int(metrics["items"]), self.unit, notes)
 
     def remarks(self, metrics: Numbers) -> list[str]:
@@ -290,22 +278,28 @@ class SequenceToSequence(Task):
         return lines
 
     def baselines(self, dataset: Dataset, train: TrainingPart) -> dict[str, Numbers]:
-        references: dict[bytes, list[Sequence[str]]] = {}
-        sources: dict[bytes, Item] = {}
-        for item in dataset:
-            sources.setdefault(item.content(), item)
-            references.setdefault(item.content(), []).append(self.target.tokens(_target_item(item)))
+        part = train()
+        near = part is not None and len(_shapes(part) | _shapes(dataset)) <= 1  # of other lengths there is no distance
+        nearest = None if part is None or not near else self._nearest(part)
+        usual, found = Transduction(), Transduction()
+        for block in dataset.blocks():
+            references: dict[bytes, list[Sequence[str]]] = {}
+            sources: dict[bytes, Item] = {}
+            for item in block:
+                sources.setdefault(item.content(), item)
+                references.setdefault(item.content(), []).append(self.target.tokens(_target_item(item)))
+            guesses = [] if nearest is None else nearest.predict(self._plain(item) for item in sources.values())
+            for right in references.values():
+                usual.update(self.frequent, right)
+            for guess, right in zip(guesses, references.values(), strict=False):
+                found.update(guess, right)
         text = self.target.join(self.frequent)
         name = f"always {text if len(text) <= 20 else text[:20] + '…'!r}"
-        result = {name: _scored([self.frequent] * len(sources), references.values())}
-        part = train()
-        if part is not None and len(_shapes(part) | _shapes(dataset)) <= 1:  # of other lengths there is no distance
-            nearest = NearestSource(
-                [self._plain(item) for item in part], [self.target.tokens(_target_item(item)) for item in part]
-            )
-            guesses = nearest.predict(self._plain(item) for item in sources.values())
-            result["nearest source"] = _scored(guesses, references.values())
-        return result
+        return {name: usual.compute()} | ({} if nearest is None else {"nearest source": found.compute()})
+
+    def _nearest(self, part: Dataset) -> NearestSource:
+        targets = [self.target.tokens(_target_item(item)) for item in part]
+        return NearestSource([self._plain(item) for item in part], targets)
 
     def _plain(self, item: Item) -> Any:
         return self.reading.tokens(item) if item.features is None else item.features
@@ -339,22 +333,6 @@ class SequenceToSequence(Task):
         return translated(found, self._tokens(found), self.target.join, search, source, len(row), row.unknown)
 
 
-def _of_a_transformer(recipe: Recipe) -> dict[str, Any]:
-    """Keywords of the Transformer for pairs; options that only recurrent layers have are refused."""
-    for name, usual in (("decoder_cell", None), ("decoder_hidden", None), ("input_feeding", False)):
-        if getattr(recipe, name) != usual:
-            raise RecipeError(expected(name, f"{usual} with cell transformer", getattr(recipe, name), "Leave it out."))
-    if recipe.attention != "auto" or recipe.source == "vector":
-        name = "source" if recipe.source == "vector" else "attention"
-        way_out = "A Transformer has an attention of its own, over a sequence."
-        raise RecipeError(expected(name, "auto with cell transformer", getattr(recipe, name), way_out))
-    names = (
-        *("hidden", "layers", "decoder_layers", "heads", "feedforward", "embedding", "feature_noise"),
-        *("dropout", "input_dropout", "output_dropout", "word_dropout"),
-    )
-    return {name: getattr(recipe, name) for name in names}
-
-
 def _target_item(item: Item) -> Item:
     """The target of a pair, as an item that a `Reading` reads."""
     if item.target is None:
@@ -372,10 +350,3 @@ def _check_source(recipe: Recipe, dataset: Dataset) -> None:
 
 def _shapes(dataset: Dataset) -> set[tuple[int, ...]]:
     return {item.features.shape for item in dataset if item.features is not None}
-
-
-def _scored(written: Sequence[Sequence[str]], references: Any) -> Numbers:
-    metric = Transduction()
-    for guess, right in zip(written, references, strict=True):
-        metric.update(guess, right)
-    return metric.compute()

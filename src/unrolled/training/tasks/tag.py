@@ -7,6 +7,7 @@ Variant  Where the tags are B-, I- and O, only sequences that this scheme allows
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unrolled.data import Dataset, Item, Vocabulary, batch_indices, check_answers, pad
+from unrolled.data import Counts, Dataset, Item, Vocabulary, batch_indices, check_answers, pad
 from unrolled.decoding import allowed_spans, is_span_scheme, tagged
 from unrolled.errors import DataError, expected
 from unrolled.models import Batch, Tagger
@@ -24,8 +25,8 @@ from unrolled.training.metrics import Tagging
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers
 from unrolled.training.tasks.aligned import EVALUATION_BATCH, device_of, encode_rows, lengths_of, model_from
-from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, ahead
-from unrolled.training.tasks.reading import Reading, Row
+from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, batches
+from unrolled.training.tasks.reading import Measuring, Reading, Row
 
 __all__ = ["Tag"]
 
@@ -41,13 +42,19 @@ class Tag(Task):
 
     @classmethod
     def prepare(cls, recipe: Recipe, train: Dataset) -> Tag:
-        tags = Vocabulary.of_labels(tag for item in train for tag in item.tags or ())
+        overall: Counter[str] = Counter()
+        pairs: Counts[tuple[str, str]] = Counts(train.room.names)
+        measuring = Measuring(recipe, train)
+        for block in train.blocks():
+            for item in block:
+                overall.update(item.tags or ())
+                pairs.add(zip(_words(item), item.tags or (), strict=True))
+            measuring.add(block)
+        tags = Vocabulary.of_labels(overall)
         if len(tags) < 2:
             found = f"{len(tags)} ({', '.join(tags.tokens)})"
             raise DataError(expected(f"{train.name}: tags", "two or more different ones", found, "Check --tags."))
-        reading = Reading.fit(recipe, train)
-        usual = MostFrequentTag.fit((_words(item) for item in train), (item.tags or () for item in train))
-        return cls(recipe, reading, tags, usual)
+        return cls(recipe, measuring.reading(), tags, MostFrequentTag.of_counts(pairs.table, overall))
 
     def to_dict(self) -> dict[str, Any]:
         usual = {"tags": self.usual.tags, "unknown": self.usual.unknown}
@@ -61,32 +68,32 @@ class Tag(Task):
     def build(self) -> nn.Module:
         return model_from(self.recipe, self.reading, classes=len(self.tags), crf=self.recipe.crf)
 
-    def encode(self, dataset: Dataset) -> Encoded:
+    def encode_items(self, dataset: Dataset) -> Encoded:
         check_answers(self.tags.tokens, dataset)
         return encode_rows(self.reading, dataset, [self.tags.encode(item.tags or ()) for item in dataset])
 
     # training
 
     def step_count(self, data: Encoded) -> int:
-        return -(-len(data.rows) // self.recipe.batch_size)
+        return -(-data.row_count // self.recipe.batch_size)
 
     def steps(
         self, model: nn.Module, data: Encoded, rng: np.random.Generator, place: Place | None = None
     ) -> Iterator[StepLoss]:
         assert isinstance(model, Tagger)
-        for indices in ahead(batch_indices(lengths_of(data), self.recipe.batch_size, rng=rng), place):
+        for piece, indices in batches(data, self.recipe.batch_size, rng, lengths_of, place):
             indices = self.ranks.share(indices)
             if not len(indices):
                 yield StepLoss.of_nothing()
                 continue
-            batch = self._batch(data, indices).to(device_of(model))
+            batch = self._batch(piece, indices).to(device_of(model))
             loss = model.loss(model(batch), batch)
 
             def by_row(batch: Batch = batch) -> Tensor:
                 return _sums(model, model(batch), batch)
 
             positions = int(batch.lengths.sum())
-            rows = [data.where[i] for i in indices]
+            rows = [piece.where[i] for i in indices]
             yield StepLoss(loss, loss.detach(), positions, rows, ((batch,), {}), by_row)
 
     def _batch(self, data: Encoded, indices: np.ndarray) -> Batch:
@@ -99,21 +106,27 @@ class Tag(Task):
     def measure(self, model: nn.Module, data: Encoded) -> Numbers:
         assert isinstance(model, Tagger)
         metric, nats = Tagging(spans=self.spans), 0.0
-        guesses = [np.zeros(length, np.int64) for length in lengths_of(data)]
-        batches = batch_indices(lengths_of(data), EVALUATION_BATCH)
-        for indices in self.ranks.share(batches):
+        for piece in data.pieces():
+            nats += self._score(model, piece, metric)
+        return metric.compute() | {"nats": nats / max(metric.tokens, 1)}
+
+    def _score(self, model: Tagger, data: Encoded, metric: Tagging) -> float:
+        """Add some rows to the metric. Returns the nats of their tags."""
+        nats, lengths = 0.0, lengths_of(data)
+        found = [np.zeros(length, np.int64) for length in lengths]
+        orders = batch_indices(lengths, EVALUATION_BATCH)
+        for indices in self.ranks.share(orders):
             batch = self._batch(data, indices).to(device_of(model))
             scores = model(batch)
             nats += float(_sums(model, scores, batch).cpu().double().sum())
             for i, tags in zip(indices, model.decode(scores, batch.lengths, allowed=self.allowed), strict=True):
-                guesses[i][:] = tags
+                found[i][:] = tags
         (nats,) = self.ranks.total([nats])
-        ends = np.cumsum(lengths_of(data))[:-1]
-        guesses = np.split(self.ranks.added(np.concatenate([np.zeros(0, np.int64), *guesses])), ends)
-        for indices in batches:
-            found, truth = ([rows[i] for i in indices] for rows in (guesses, data.targets))
-            metric.update([self.tags.decode(row) for row in found], [self.tags.decode(row) for row in truth])
-        return metric.compute() | {"nats": nats / max(metric.tokens, 1)}
+        guesses = np.split(self.ranks.added(np.concatenate([np.zeros(0, np.int64), *found])), np.cumsum(lengths)[:-1])
+        for indices in orders:
+            written, truth = ([rows[i] for i in indices] for rows in (guesses, data.targets))
+            metric.update([self.tags.decode(row) for row in written], [self.tags.decode(row) for row in truth])
+        return nats
 
     def score(self, metrics: Numbers) -> tuple[str, float, bool]:
         name = "span_f1" if self.spans else "token_accuracy"
@@ -122,7 +135,8 @@ class Tag(Task):
     def baselines(self, dataset: Dataset, train: TrainingPart) -> dict[str, Numbers]:
         del train
         metric = Tagging(spans=self.spans)
-        metric.update((self.usual.predict(_words(item)) for item in dataset), (item.tags or () for item in dataset))
+        for block in dataset.blocks():
+            metric.update((self.usual.predict(_words(item)) for item in block), (item.tags or () for item in block))
         return {
             "the word's most frequent tag" if self.reading.scaler is None else "the most frequent tag": metric.compute()
         }

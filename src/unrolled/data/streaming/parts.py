@@ -1,0 +1,288 @@
+"""A file of any size as parts that are gone through a block of items at a time, as often as is asked.
+
+Split    by hash, as `splitting.split` does: copies, and all items of a group, share a part; a label is never found
+         outside the training part only. Here the first part takes the keys whose hash is below its fraction, so it is
+         that fraction but for chance. One long text is cut by its bytes, at line ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import ClassVar
+
+from unrolled.data.items import Columns, Dataset, Item, Kind, Room, listed
+from unrolled.data.readers.pieces import Joint, Raw, raw_pieces
+from unrolled.data.readers.source import Request
+from unrolled.data.splitting import PARTS, key_of, rank
+from unrolled.data.streaming.budget import Budget
+from unrolled.data.streaming.store import Store
+from unrolled.data.streaming.workers import Parse, one_by_one
+from unrolled.errors import DataError, expected
+
+__all__ = ["Part", "Source", "Survey", "open_split", "open_whole"]
+
+SHOWN, SHOWN_CHARACTERS = 2_000, 2_000_000  # items, and characters of texts, that a report looks at
+
+
+@dataclass
+class Survey:
+    """What a first time through a file finds out."""
+
+    counts: list[int]  # items of each part
+    moved: list[str] = field(default_factory=list)  # ranks of what was moved to the training part, hexadecimal
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Source:
+    """One file, and how it is read and split.
+
+    Args:
+        fractions: of the parts; (1,) is the whole file.
+    """
+
+    request: Request
+    format: str
+    columns: Columns
+    fractions: tuple[float, ...]
+    budget: Budget
+    parse: Parse = one_by_one
+    survey: Survey | None = None
+    watch: Callable[[float], None] = lambda _: None  # told which share of the file is behind
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.request.path
+
+    @property
+    def by_position(self) -> bool:
+        """Whether the file is one text, whose items are parts of it."""
+        return self.request.task == "lm" and self.format == "text"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._stamp[0]
+
+    @contextmanager
+    def parsed_by(self, parse: Parse) -> Iterator[None]:
+        """While pieces are parsed in this way; `watch` is then as it was, too."""
+        before = self.parse, self.watch
+        self.parse = parse
+        try:
+            yield
+        finally:
+            self.parse, self.watch = before
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        self._check_same()
+        found = hashlib.sha256()
+        with self.path.open("rb") as file:
+            while content := file.read(1 << 22):
+                found.update(content)
+        return found.hexdigest()
+
+    @cached_property
+    def _stamp(self) -> tuple[int, int]:
+        return self._stat()
+
+    def _check_same(self) -> None:
+        if self._stat() != self._stamp:
+            raise DataError(expected(str(self.path), "the file as it was first read", "one that was changed since"))
+
+    def _stat(self) -> tuple[int, int]:
+        found = self.path.stat()
+        return found.st_size, found.st_mtime_ns
+
+    def split(self) -> Iterator[list[Dataset]]:
+        """The file, a piece at a time: for each piece its items by part. The first time through is also the survey.
+
+        Raises:
+            DataError: as `read` raises, or the file has changed since it was first read.
+        """
+        survey, lone = Survey([0] * len(self.fractions)), _LoneLabels()
+        for items, behind in self._read(survey.notes):
+            parts = self._by_part(items, behind)
+            survey.counts = [count + len(part) for count, part in zip(survey.counts, parts, strict=True)]
+            if self.survey is None:
+                lone.see(parts, self._rank)
+            yield parts
+        if moved := lone.items():
+            survey.moved = [self._rank(item).hex() for item in moved]
+            names = sorted({name for item in moved for name in item.answers()} - lone.known)
+            note = "labels found in few items, which were all put into the training part"
+            survey.notes.append(f"{self.path.name}: {note}: {listed(names)}")
+            yield [Dataset(moved), *(Dataset([]) for _ in self.fractions[1:])]
+        if self.survey is None:
+            self.survey = survey
+        self.survey.counts = survey.counts  # those of a second time know what was moved
+
+    def _read(self, notes: list[str]) -> Iterator[tuple[Dataset, float]]:
+        """The items of each piece, and the share of the file that is then behind; at the end also notes on all."""
+        cuts = sorted({cut for cut in self._bounds if cut < 1 - 1e-9}) if self.by_position else []
+        behind: list[float] = []
+
+        def noted() -> Iterator[Raw]:
+            for raw in raw_pieces(
+                self.path,
+                task=self.request.task,
+                format=self.format,
+                columns=self.columns,
+                labelled=self.request.labelled,
+                size=self.budget.read,
+                cuts=cuts,
+            ):
+                behind.append(raw.behind)
+                yield raw
+
+        self._check_same()
+        joint = Joint(self.path)
+        for items in self.parse(noted()):
+            joint.check(items)
+            self.watch(behind[0])
+            yield items, behind.pop(0)
+        self._check_same()
+        notes += joint.finish()
+
+    def _by_part(self, items: Dataset, behind: float) -> list[Dataset]:
+        parts = [Dataset([], items.name) for _ in self.fractions]
+        if len(parts) == 1 or self.by_position:
+            parts[self._part(behind)].items.extend(items)
+            return parts
+        moved = set(self.survey.moved) if self.survey is not None else set()
+        for item in items:
+            found = self._rank(item)
+            is_moved = moved and found.hex() in moved
+            parts[0 if is_moved else self._part(int.from_bytes(found[:8], "big") / 2**64)].items.append(item)
+        return parts
+
+    def _part(self, share: float) -> int:
+        """The part in which a share of the whole lies."""
+        return min(bisect_left(self._bounds, share - 1e-12), len(self.fractions) - 1)
+
+    @cached_property
+    def _bounds(self) -> list[float]:
+        return list(accumulate(self.fractions))
+
+    def _rank(self, item: Item) -> bytes:
+        return rank(key_of(item, grouped=True))
+
+    def counted(self) -> Survey:
+        """The survey; a first time through the file, if nobody has gone through it."""
+        if self.survey is None:
+            for _ in self.split():
+                pass
+        assert self.survey is not None
+        return self.survey
+
+
+@dataclass
+class _LoneLabels:
+    """Labels that the training part does not have so far, each with the item that would be moved there."""
+
+    known: set[str] = field(default_factory=set)
+    waiting: dict[str, tuple[bytes, Item]] = field(default_factory=dict)
+
+    def see(self, parts: Sequence[Dataset], rank_of: Callable[[Item], bytes]) -> None:
+        for item in parts[0]:
+            self.known.update(item.answers())
+        for part in parts[1:]:
+            for item in part:
+                for answer in item.answers():
+                    if answer not in self.known:
+                        found = (rank_of(item), item)
+                        self.waiting[answer] = min(self.waiting.get(answer, found), found, key=lambda pair: pair[0])
+        for answer in self.waiting.keys() & self.known:
+            del self.waiting[answer]
+
+    def items(self) -> list[Item]:
+        """Those to be moved, in the order of their labels."""
+        return list({id(item): item for _, (_, item) in sorted(self.waiting.items())}.values())
+
+
+class Part(Dataset):
+    """One part of a `Source`. Its items are never all in memory: go through `blocks`."""
+
+    room: ClassVar[Room]
+
+    def __init__(self, source: Source, number: int, name: str) -> None:
+        self.source, self.number, self.name = source, number, name
+        self.store: Store | None = None  # of its numbers, where they are kept
+        self.threads = 0  # that read ahead in it
+        self.room = source.budget.room  # type: ignore[misc]  # of this data set
+
+    @property
+    def notes(self) -> list[str]:  # type: ignore[override]
+        """On the whole file; with the first part alone, and once it has been gone through."""
+        survey = self.source.survey
+        return list(survey.notes) if survey is not None and not self.number else []
+
+    def remark(self, note: str) -> None:
+        self.source.counted().notes.append(note)
+
+    @property
+    def items(self) -> list[Item]:  # type: ignore[override]
+        raise TypeError(expected("items", "data that fit into memory", f"{self.name}, which does not: use blocks()"))
+
+    @property
+    def is_empty(self) -> bool:
+        survey = self.source.survey
+        return not (self.source.fractions[self.number] if survey is None else survey.counts[self.number])
+
+    @property
+    def is_one_text(self) -> bool:
+        return self.source.by_position
+
+    def blocks(self) -> Iterator[Dataset]:
+        for parts in self.source.split():
+            if len(parts[self.number]):
+                yield replace(parts[self.number], name=self.name)
+
+    def __len__(self) -> int:
+        return self.source.counted().counts[self.number]
+
+    def __iter__(self) -> Iterator[Item]:
+        return (item for block in self.blocks() for item in block)
+
+    def __getitem__(self, index: int) -> Item:
+        return self.shown()[index]
+
+    @property
+    def kind(self) -> Kind:
+        return self.shown().kind
+
+    def shown(self) -> Dataset:
+        return self._shown
+
+    @cached_property
+    def _shown(self) -> Dataset:
+        items: list[Item] = []
+        room = SHOWN_CHARACTERS
+        for block in self.blocks():
+            for item in block:
+                items.append(item if item.text is None else replace(item, text=item.text[:room]))
+                room -= item.length
+                if room <= 0 or len(items) == SHOWN:
+                    return Dataset(items, self.name, [f"{self.name}: the first {len(items):,} items"])
+        return Dataset(items, self.name)
+
+
+def open_split(source: Source) -> tuple[Part, Part, Part]:
+    """The training, validation and test parts of a file."""
+    first, second, third = (Part(source, i, f"{source.path.name}[{name}]") for i, name in enumerate(PARTS))
+    return first, second, third
+
+
+def open_whole(source: Source) -> Part:
+    """A file whose fractions are (1,)."""
+    return Part(source, 0, source.path.name)

@@ -3,6 +3,7 @@
     python tools/kill_runs.py                  50 kills: 10 of one run of each task, one after the other
     python tools/kill_runs.py --kills 50 lm    50 kills of one run of one task
     python tools/kill_runs.py --points         instead of random moments: right before each call that changes the disk
+    python tools/kill_runs.py --streamed       runs on data larger than memory: classify, tag, documents, text, seq2seq
 
 A run is longer than in the tests (20 epochs), so that it lives to be killed. What is compared: the model, the last
 checkpoint with optimizer, average, counters and generators, metrics.jsonl without its clock, the recipe, and the names
@@ -21,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from killing import Run, assert_same_run, kill_somewhere, log_of, recipes
+from killing import Run, assert_same_run, kill_somewhere, log_of, recipes, streamed_recipes
 
 EPOCHS = 20
 
@@ -60,13 +61,15 @@ def points(fields: dict[str, Any], folder: Path) -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tasks", nargs="*", help="classify, tag, lm, seq2seq, forecast; all of them by default")
+    parser.add_argument("tasks", nargs="*", help="classify, tag, lm, seq2seq, forecast (documents and text for lm when streamed); all by default")
     parser.add_argument("--kills", type=int, default=50, help="in all, shared out among the tasks")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--points", action="store_true", help="before each call that changes the disk")
+    parser.add_argument("--streamed", action="store_true", help="on data larger than memory")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        made = recipes(Path(name))
+        made = (streamed_recipes if given.streamed else recipes)(Path(name))
+        epochs = 5 if given.streamed else EPOCHS
         tasks, total = given.tasks or list(made), 0
         for task in tasks:
             started, folder = time.monotonic(), Path(name) / task
@@ -74,7 +77,7 @@ def main() -> None:
             if given.points:
                 hit, missed = points(made[task], folder)
             else:
-                fields, kills = made[task] | {"epochs": EPOCHS}, -(-given.kills // len(tasks))
+                fields, kills = made[task] | {"epochs": epochs}, -(-given.kills // len(tasks))
                 hit, missed = many(fields, folder, kills, random.Random(f"{task} {given.seed}"))
             total += hit
             late = f" ({missed} processes had ended before they could be killed)" if missed else ""

@@ -19,6 +19,7 @@ help:
 	@echo "make test    install what tests need, then style, types and all tests"
 	@echo "make check   style and types only"
 	@echo "make native-test   the C++ core alone: its tests, then the same under the address, undefined and thread sanitizers"
+	@echo "make native-fuzz   search for problems that break the C++ core (needs clang++; RUNS=1000000)"
 	@echo "make lab     build the interactive page from lab/ (needs Node and npm)"
 	@echo "make assembly      do the inner loops keep their sums in registers?"
 	@echo "make arm-test      the C++ core cross-compiled for Arm and run in an emulator"
@@ -67,6 +68,15 @@ native-test: $(VENV)/.test
 	$(CMAKE) -B build/native-address -DUNROLLED_SANITIZE=address -DUNROLLED_TARGETS=avx2 && $(call RUN_NATIVE,build/native-address)
 	$(CMAKE) -B build/native-undefined -DUNROLLED_SANITIZE=undefined -DUNROLLED_TARGETS=generic && $(call RUN_NATIVE,build/native-undefined)
 	$(CMAKE) -B build/native-thread -DUNROLLED_SANITIZE=thread -DUNROLLED_TARGETS=generic && $(call RUN_NATIVE,build/native-thread)
+
+# A million problems take hours; what reached new code is kept in build/native-fuzz/corpus. Debian: clang libclang-rt-14-dev.
+RUNS ?= 1000000
+.PHONY: native-fuzz
+native-fuzz: $(VENV)/.test
+	$(CMAKE) -B build/native-fuzz -DCMAKE_CXX_COMPILER=clang++ -DUNROLLED_FUZZ=ON "-DUNROLLED_SANITIZE=address,undefined" -DUNROLLED_TARGETS=avx2
+	$(BIN)/cmake --build build/native-fuzz --target fuzz_scan
+	mkdir -p build/native-fuzz/corpus
+	build/native-fuzz/fuzz_scan build/native-fuzz/corpus -max_len=600 -len_control=0 -timeout=20 -runs=$(RUNS) -artifact_prefix=build/native-fuzz/
 
 assembly: $(VENV)/.test
 	$(CMAKE) -B build/native && $(BIN)/cmake --build build/native

@@ -163,6 +163,15 @@ class TestSeries:
             self.read(tmp_path / "a.csv", f"time,target,id\n-{2**62},1,a\n{2**62},1,a\n")
 
 
+def test_a_header_of_python_2_is_no_warning(tmp_path: Path) -> None:
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (3L,), }"
+    member = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(12)
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("cell/kernel.npy", member)
+    with pytest.raises(UnrolledError, match="kernel"):
+        convert.load(tmp_path / "a.npz", source="tf1")
+
+
 def test_a_zip_with_a_name_that_is_no_text(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

@@ -222,7 +222,8 @@ class TestServer:
 
     def test_other_methods(self, client: Client) -> None:
         assert client.ask("GET", "/inspect")[0] == 405
-        assert client.ask("DELETE", "/")[0] == 405
+        assert client.ask("DELETE", "/")[0] == 403  # nothing but GET goes without an Origin
+        assert client.ask("DELETE", "/", origin=f"http://{client.own}")[0] == 405
 
     def test_it_listens_here_only(self, client: Client) -> None:
         with serving.listen(0) as made:

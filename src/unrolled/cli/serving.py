@@ -5,7 +5,7 @@
 
 It listens on 127.0.0.1 and answers only who asks for it by that name: a page from elsewhere cannot reach it through the
 reader's browser, neither by its own address (Origin) nor by a name that was made to point here (Host). It reads no
-file that a request names.
+file that a request names. A request must have come within twice SLOWEST seconds, in no more than LARGEST bytes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ HERE = "127.0.0.1"
 NAMES = (HERE, "localhost")
 LARGEST = 64 * 1024  # bytes of a request; an item of 512 steps is far below
 PATIENCE = 5.0  # seconds that a request waits for the one before it
+SLOWEST = 10.0  # seconds in which a request must have come: without it, a few that never end would keep others out
+CROWD = 32  # connections at once
 HEADERS = {
     "cache-control": "no-store",
     "cross-origin-resource-policy": "same-origin",
@@ -70,7 +72,7 @@ class Answers:
 
 
 def application(page: str, answers: Answers, port: int) -> Any:
-    """The ASGI application, behind the checks of Host and Origin."""
+    """The ASGI application, behind the checks of Host and Origin, which every path and method goes through."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
@@ -84,19 +86,18 @@ def application(page: str, answers: Answers, port: int) -> Any:
         return JSONResponse({"error": why}, status, HEADERS)
 
     def stranger(request: Request) -> Response | None:
-        if request.headers.get("host", "").lower() not in hosts:
-            return refused(421, expected("Host", " or ".join(sorted(hosts)), request.headers.get("host")))
-        origin = request.headers.get("origin")
-        if origin not in origins and (request.method == "POST" or origin is not None):
+        said = {name: request.headers.getlist(name) for name in ("host", "origin")}
+        host, origin = (", ".join(values) if values else None for values in said.values())
+        if host is None or host.lower() not in hosts:
+            return refused(421, expected("Host", " or ".join(sorted(hosts)), host))
+        if origin not in origins and (request.method not in ("GET", "HEAD") or origin is not None):
             return refused(403, expected("Origin", " or ".join(sorted(origins)), origin))
         return None
 
-    async def show(request: Request) -> Response:
-        return stranger(request) or HTMLResponse(page, headers=HEADERS)
+    async def show(_: Request) -> Response:
+        return HTMLResponse(page, headers=HEADERS)
 
     async def look(request: Request) -> Response:
-        if (refusal := stranger(request)) is not None:
-            return refusal
         if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
             return refused(415, expected("Content-Type", "application/json", request.headers.get("content-type")))
         body = await _body(request)
@@ -113,7 +114,19 @@ def application(page: str, answers: Answers, port: int) -> Any:
         text = json.dumps(found, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
         return Response(text, media_type="application/json", headers=HEADERS)
 
-    return Starlette(routes=[Route("/", show, methods=["GET"]), Route("/inspect", look, methods=["POST"])])
+    async def elsewhere(request: Request, error: Exception) -> Response:
+        status = getattr(error, "status_code", 404)
+        return refused(status, expected("request", "GET / or POST /inspect", f"{request.method} {request.url.path}"))
+
+    routes = [Route("/", show, methods=["GET"]), Route("/inspect", look, methods=["POST"])]
+    inner = Starlette(routes=routes, exception_handlers={404: elsewhere, 405: elsewhere})
+    inner.router.redirect_slashes = False
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        refusal = stranger(Request(scope)) if scope["type"] == "http" else None
+        await (inner if refusal is None else refusal)(scope, receive, send)
+
+    return guarded
 
 
 async def _body(request: Any) -> bytes | None:
@@ -148,6 +161,33 @@ def listen(port: int) -> socket.socket:
     return made
 
 
+def settings() -> dict[str, Any]:
+    """How uvicorn is run: its plainest protocol, no proxy believed, no second protocol spoken, and time limited."""
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Hurried(H11Protocol):
+        """Closes a connection whose request has not come in time."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(SLOWEST, self._look, None)
+
+        def _look(self, before: Any) -> None:
+            """Is it still the same request that is being sent? `cycle` is the newest whose head has come."""
+            if self.transport.is_closing():
+                return
+            sending = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+            if sending and before is self.cycle:
+                self.transport.abort()
+            else:
+                self.loop.call_later(SLOWEST, self._look, self.cycle if sending else self)
+
+    limits = {"limit_concurrency": CROWD, "timeout_keep_alive": 5, "h11_max_incomplete_event_size": 16 * 1024}
+    quiet = {"log_level": "warning", "access_log": False, "server_header": False}
+    return {"http": Hurried, "ws": "none", "lifespan": "off", "proxy_headers": False, **limits, **quiet}
+
+
 def serve_lab(page: str, answers: Answers, port: int, *, opened: bool) -> None:
     """Serve until Ctrl-C."""
     import uvicorn
@@ -158,8 +198,4 @@ def serve_lab(page: str, answers: Answers, port: int, *, opened: bool) -> None:
         say(f"the lab is at {address}, for this machine only; Ctrl-C ends it")
         if opened:
             threading.Timer(0.5, webbrowser.open, [address]).start()
-        settings: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-        server = uvicorn.Server(
-            uvicorn.Config(application(page, answers, own), limit_concurrency=32, timeout_keep_alive=5, **settings)
-        )
-        server.run(sockets=[made])
+        uvicorn.Server(uvicorn.Config(application(page, answers, own), **settings())).run(sockets=[made])

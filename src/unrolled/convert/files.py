@@ -11,6 +11,7 @@ import io
 import json
 import struct
 import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -185,7 +186,8 @@ def _read_npy(name: str, file: Any, info: zipfile.ZipInfo) -> np.ndarray:
         with file:
             version = np.lib.format.read_magic(file)
             read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-            shape, fortran, dtype = read[version](file, max_header_size=10_000)
+            with warnings.catch_warnings(action="ignore"):  # that it is of Python 2
+                shape, fortran, dtype = read[version](file, max_header_size=10_000)
             if dtype.hasobject:
                 raise ConvertError(expected(name, "numbers", "Python objects (a pickle)", "Save arrays of floats."))
             count = 1

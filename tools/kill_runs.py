@@ -61,7 +61,11 @@ def points(fields: dict[str, Any], folder: Path) -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tasks", nargs="*", help="classify, tag, lm, seq2seq, forecast (documents and text for lm when streamed); all by default")
+    parser.add_argument(
+        "tasks",
+        nargs="*",
+        help="classify, tag, lm, seq2seq, forecast (documents and text for lm when streamed); all by default",
+    )
     parser.add_argument("--kills", type=int, default=50, help="in all, shared out among the tasks")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--points", action="store_true", help="before each call that changes the disk")

@@ -123,6 +123,11 @@ class TestTables:
         refused(tmp_path / "a.tsv", "expected", "seq2seq")
 
 
+def test_a_number_beyond_float32_is_no_warning(tmp_path: Path) -> None:
+    (tmp_path / "a.ts").write_text("@classLabel true x\n@data\n1,1e308:x\n", encoding="utf-8")
+    refused(tmp_path / "a.ts", "too large for float32")
+
+
 class TestSeries:
     COLUMNS = SeriesColumns(id="id")
 

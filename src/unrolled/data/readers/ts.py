@@ -94,7 +94,8 @@ def _series(request: Request, number: int, line: str, header: _Header) -> Item:
         i = next(i for i, row in enumerate(rows) if len(row) != len(rows[0]))
         wanted = f"{len(rows[0])} values in every channel, as in channel 1"
         raise request.fail(number, wanted, f"{len(rows[i])} in channel {i + 1}", "Pad or cut the series first.")
-    features = np.array(rows, dtype=np.float64).T.astype(np.float32)
+    with np.errstate(over="ignore"):  # it becomes infinity, which the check names
+        features = np.array(rows, dtype=np.float64).T.astype(np.float32)
     check_features(request, number, features)
     return Item(f"{request.name}:{number}", features=np.ascontiguousarray(features), label=label)
 

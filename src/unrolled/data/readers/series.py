@@ -122,8 +122,7 @@ def _table(request: Request, format: str) -> tuple[Any, list[Place]]:
     table = read_parquet_table(request)
     with readable(request, "a flat table of numbers and times", "Each cell is a number, a text or a time."):
         columns = [column.cast(arrow.string()).fill_null("") for column in table.columns]
-    places: list[Place] = [f"row {number}" for number in range(1, table.num_rows + 1)]
-    return arrow.table(columns, names=table.column_names), places
+    return arrow.table(columns, names=table.column_names), [f"row {number}" for number in range(1, table.num_rows + 1)]
 
 
 def _of_records(request: Request, records: Sequence[tuple[Place, Mapping[str, Any]]]) -> tuple[Any, list[Place]]:

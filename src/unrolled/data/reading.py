@@ -67,19 +67,17 @@ class Reading:
             return Row(checked_features(item, len(self.scaler.mean)))
         assert self.vocabulary is not None
         tokens = self.tokens(item)
-        ids = self.vocabulary.encode(tokens)
-        unknown = self._unknown(tokens, ids)
+        numbers = self.vocabulary.numbers(tokens)
+        ids = np.array(numbers, dtype=np.int64)
+        unknown: tuple[str, ...] = ()
+        if self.vocabulary.unknown_id in numbers:  # it may be the entry itself
+            unknown = tuple(token for token in tokens if token not in self.vocabulary)
         if self.letters is None:
             return Row(ids, unknown=unknown)
         spelled = [self.letters.encode(token[:LONGEST_WORD]) for token in tokens]
         if not spelled:
             return Row(ids, np.zeros((0, 1), np.int64), np.zeros(0, np.int64), unknown)
         return Row(ids, *pad(spelled), unknown)
-
-    def _unknown(self, tokens: Sequence[str], ids: np.ndarray) -> tuple[str, ...]:
-        assert self.vocabulary is not None
-        places = np.flatnonzero(ids == self.vocabulary.unknown_id).tolist()  # some may be the entry itself
-        return tuple(tokens[place] for place in places if tokens[place] not in self.vocabulary)
 
     def tokens(self, item: Item) -> list[str]:
         """The tokens of a text, or those that the item brings."""

@@ -95,8 +95,12 @@ class Vocabulary:
 
     def encode(self, sequence: Iterable[str]) -> np.ndarray:
         """(T,) int64. Without an unknown entry, a token that is not here raises."""
+        return np.array(self.numbers(sequence), dtype=np.int64)
+
+    def numbers(self, sequence: Iterable[str]) -> list[int]:
+        """The same as a list."""
         try:
-            return np.array(list(map(self._ids.__getitem__, sequence)), dtype=np.int64)
+            return list(map(self._ids.__getitem__, sequence))
         except KeyError as error:
             some = ", ".join(self.tokens[:12]) + (", …" if len(self) > 12 else "")
             raise DataError(expected("label", f"one of {some}", repr(error.args[0]))) from None

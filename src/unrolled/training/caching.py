@@ -18,11 +18,12 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from unrolled.data.examples import Splits
+from unrolled.data.readers.pieces import Raw, parse
 from unrolled.data.splitting import PARTS
-from unrolled.data.streaming import Part, Source, Store, Survey, Writer, parser
+from unrolled.data.streaming import Part, Source, Splitter, Store, Survey, Table, Writer, spread_out
 from unrolled.errors import DataError, RunError, expected
 from unrolled.training.locking import Lock
 from unrolled.training.ranks import Ranks
@@ -113,36 +114,33 @@ class _Cache:
             lock.give_back()
 
     def _write(self, folder: Path, train: Part) -> None:
-        with ExitStack() as reading:
-            parse = reading.enter_context(parser(self.recipe.workers))
-            for source in self.sources:
-                reading.enter_context(source.parsed_by(parse))
-            train.source.watch = self._watch(train.source, "measured")
-            task = find(self.recipe.task).prepare(self.recipe, train)
-            for source in self.sources:
-                source.watch = self._watch(source, "kept as numbers")
-                self._write_rows(folder, task, source)
+        train.source.watch = self._watch(train.source, "measured")
+        task = find(self.recipe.task).prepare(self.recipe, train)
+        for source in self.sources:
+            self._write_rows(folder, task, source)
         about = {"format": FORMAT, "task": task.to_dict(), "surveys": [vars(s.counted()) for s in self.sources]}
         (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False), encoding="utf-8")
 
     def _write_rows(self, folder: Path, task: Task, source: Source) -> None:
-        parts = {name: part for name, part in self.parts.items() if part.source is source}
-        told: dict[str, dict[str, Any]] = {name: {"place": "", "unknown": 0, "tokens": 0} for name in parts}
+        source.counted()  # which labels had to move
+        parts = {name: (part.number, part.name) for name, part in self.parts.items() if part.source is source}
+        told = {name: {"place": "", "unknown": 0, "tokens": 0} for name in parts}
+        watch, counts = self._watch(source, "kept as numbers"), [0] * len(source.fractions)
+        given = self.recipe.model_dump(exclude_unset=True), task.to_dict(), source.splitter, parts
         with ExitStack() as files:
             writers = {name: Writer(folder / name, source.budget.block, "inputs") for name in parts}
             for writer in writers.values():
                 files.callback(writer.close)
-            for blocks in source.split():
-                for name, part in parts.items():
-                    block = replace(blocks[part.number], name=part.name)
-                    if len(block):
-                        table, unknown, tokens = task.pack(block)
-                        writers[name].add(table)
-                        told[name]["place"] = place_of(block[0].where)
-                        told[name]["unknown"] += unknown
-                        told[name]["tokens"] += tokens
+            packed = files.enter_context(spread_out(self.recipe.workers, packer, *given))
+            for one in packed(source.raws()):
+                counts = [count + more for count, more in zip(counts, one.counts, strict=True)]
+                for name, (table, said) in one.tables.items():
+                    writers[name].add(table)
+                    told[name] = {key: said[key] if key == "place" else told[name][key] + said[key] for key in said}
+                watch(one.behind)
             for name, writer in writers.items():
                 writer.finish(key=self.key, **told[name])
+        source.counted().counts = counts
 
     def _watch(self, source: Source, doing: str) -> Callable[[float], None]:
         """Says every tenth of the file that is behind."""
@@ -183,6 +181,40 @@ class _Cache:
         size = sum(part.store.bytes for part in self.parts.values() if part.store is not None)
         self.note(f"{self.recipe.data}: read as numbers from {self.folder}, {size / 1e6:,.0f} MB")
         return task
+
+
+class Packed(NamedTuple):
+    """A piece of a file as numbers."""
+
+    behind: float  # the share of the file
+    counts: list[int]  # items of each part
+    tables: dict[str, tuple[Table, dict[str, Any]]]  # by the name of the part; what stands before a line, tokens
+
+
+def packer(
+    fields: dict[str, Any], saved: dict[str, Any], splitter: Splitter, parts: Mapping[str, tuple[int, str]]
+) -> Callable[[Raw], Packed]:
+    """A function that makes numbers of a piece; all that it needs can be sent to another process.
+
+    Args:
+        fields: of the recipe.
+        saved: the task.
+        parts: for each the number and the name of its items.
+    """
+    recipe = Recipe(**fields)
+    task = find(recipe.task).from_dict(recipe, saved)
+
+    def work(raw: Raw) -> Packed:
+        split = splitter.parts(parse(raw), raw.behind)
+        tables = {}
+        for name, (number, shown) in parts.items():
+            if len(split[number]):
+                table, unknown, tokens = task.pack(replace(split[number], name=shown))
+                place = place_of(split[number][0].where)
+                tables[name] = table, {"place": place, "unknown": unknown, "tokens": tokens}
+        return Packed(raw.behind, list(map(len, split)), tables)
+
+    return work
 
 
 def _key(recipe: Recipe, parts: Mapping[str, Part]) -> str:

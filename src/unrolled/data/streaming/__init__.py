@@ -5,10 +5,10 @@ from __future__ import annotations
 from unrolled.data.streaming.budget import Budget
 from unrolled.data.streaming.laid import Laid, Segment, stream_bounds
 from unrolled.data.streaming.order import Piece, pieces_of, read_ahead, shuffled
-from unrolled.data.streaming.parts import Part, Source, Survey, open_split, open_whole
+from unrolled.data.streaming.parts import Part, Source, Splitter, Survey, open_split, open_whole
 from unrolled.data.streaming.store import Store, Writer
 from unrolled.data.streaming.tables import Ragged, Table
-from unrolled.data.streaming.workers import parser
+from unrolled.data.streaming.workers import spread_out
 
 __all__ = [
     "Budget",
@@ -18,15 +18,16 @@ __all__ = [
     "Ragged",
     "Segment",
     "Source",
+    "Splitter",
     "Store",
     "Survey",
     "Table",
     "Writer",
     "open_split",
     "open_whole",
-    "parser",
     "pieces_of",
     "read_ahead",
     "shuffled",
+    "spread_out",
     "stream_bounds",
 ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -18,15 +17,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from unrolled.data.items import Columns, Dataset, Item, Kind, Room, listed
-from unrolled.data.readers.pieces import Joint, Raw, raw_pieces
+from unrolled.data.readers.pieces import Joint, Raw, parse, raw_pieces
 from unrolled.data.readers.source import Request
 from unrolled.data.splitting import PARTS, key_of, rank
 from unrolled.data.streaming.budget import Budget
 from unrolled.data.streaming.store import Store
-from unrolled.data.streaming.workers import Parse, one_by_one
 from unrolled.errors import DataError, expected
 
-__all__ = ["Part", "Source", "Survey", "open_split", "open_whole"]
+__all__ = ["Part", "Source", "Splitter", "Survey", "open_split", "open_whole"]
 
 SHOWN, SHOWN_CHARACTERS = 2_000, 2_000_000  # items, and characters of texts, that a report looks at
 
@@ -38,6 +36,38 @@ class Survey:
     counts: list[int]  # items of each part
     moved: list[str] = field(default_factory=list)  # ranks of what was moved to the training part, hexadecimal
     notes: list[str] = field(default_factory=list)
+
+
+def rank_of(item: Item) -> bytes:
+    """Where an item, with all that must share a part with it, stands among the others."""
+    return rank(key_of(item, grouped=True))
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """Which part each item of a file is in; small enough to be sent to other processes."""
+
+    fractions: tuple[float, ...]
+    by_position: bool
+    moved: frozenset[str]  # ranks, hexadecimal
+
+    def parts(self, items: Dataset, behind: float) -> list[Dataset]:
+        """The items of a piece by part; `behind` is the share of the file that ends with it."""
+        parts = [Dataset([], items.name) for _ in self.fractions]
+        bounds = list(accumulate(self.fractions))
+        if len(parts) == 1 or self.by_position:
+            parts[_part(behind, bounds)].items.extend(items)
+            return parts
+        for item in items:
+            found = rank_of(item)
+            is_moved = self.moved and found.hex() in self.moved
+            parts[0 if is_moved else _part(int.from_bytes(found[:8], "big") / 2**64, bounds)].items.append(item)
+        return parts
+
+
+def _part(share: float, bounds: Sequence[float]) -> int:
+    """The part in which a share of the whole lies."""
+    return min(bisect_left(bounds, share - 1e-12), len(bounds) - 1)
 
 
 @dataclass(eq=False)
@@ -53,7 +83,6 @@ class Source:
     columns: Columns
     fractions: tuple[float, ...]
     budget: Budget
-    parse: Parse = one_by_one
     survey: Survey | None = None
     watch: Callable[[float], None] = lambda _: None  # told which share of the file is behind
 
@@ -71,16 +100,6 @@ class Source:
     def size(self) -> int:
         """Bytes of the file."""
         return self._stamp[0]
-
-    @contextmanager
-    def parsed_by(self, parse: Parse) -> Iterator[None]:
-        """While pieces are parsed in this way; `watch` is then as it was, too."""
-        before = self.parse, self.watch
-        self.parse = parse
-        try:
-            yield
-        finally:
-            self.parse, self.watch = before
 
     @cached_property
     def digest(self) -> str:
@@ -110,15 +129,24 @@ class Source:
         Raises:
             DataError: as `read` raises, or the file has changed since it was first read.
         """
-        survey, lone = Survey([0] * len(self.fractions)), _LoneLabels()
-        for items, behind in self._read(survey.notes):
-            parts = self._by_part(items, behind)
+        survey, lone, joint, splitter = (
+            Survey([0] * len(self.fractions)),
+            _LoneLabels(),
+            Joint(self.path),
+            self.splitter,
+        )
+        for raw in self.raws():
+            items = parse(raw)
+            joint.check(items)
+            parts = splitter.parts(items, raw.behind)
             survey.counts = [count + len(part) for count, part in zip(survey.counts, parts, strict=True)]
             if self.survey is None:
-                lone.see(parts, self._rank)
+                lone.see(parts)
+            self.watch(raw.behind)
             yield parts
+        survey.notes += joint.finish()
         if moved := lone.items():
-            survey.moved = [self._rank(item).hex() for item in moved]
+            survey.moved = [rank_of(item).hex() for item in moved]
             names = sorted({name for item in moved for name in item.answers()} - lone.known)
             note = "labels found in few items, which were all put into the training part"
             survey.notes.append(f"{self.path.name}: {note}: {listed(names)}")
@@ -127,55 +155,31 @@ class Source:
             self.survey = survey
         self.survey.counts = survey.counts  # those of a second time know what was moved
 
-    def _read(self, notes: list[str]) -> Iterator[tuple[Dataset, float]]:
-        """The items of each piece, and the share of the file that is then behind; at the end also notes on all."""
-        cuts = sorted({cut for cut in self._bounds if cut < 1 - 1e-9}) if self.by_position else []
-        behind: list[float] = []
+    @property
+    def splitter(self) -> Splitter:
+        """Which part an item is in, as far as is known."""
+        moved = frozenset(self.survey.moved if self.survey is not None else ())
+        return Splitter(self.fractions, self.by_position, moved)
 
-        def noted() -> Iterator[Raw]:
-            for raw in raw_pieces(
-                self.path,
-                task=self.request.task,
-                format=self.format,
-                columns=self.columns,
-                labelled=self.request.labelled,
-                size=self.budget.read,
-                cuts=cuts,
-            ):
-                behind.append(raw.behind)
-                yield raw
+    def raws(self) -> Iterator[Raw]:
+        """The file in pieces that are not parsed.
 
+        Raises:
+            DataError: it has changed since it was first read.
+        """
         self._check_same()
-        joint = Joint(self.path)
-        for items in self.parse(noted()):
-            joint.check(items)
-            self.watch(behind[0])
-            yield items, behind.pop(0)
+        bounds = accumulate(self.fractions)
+        cuts = sorted({bound for bound in bounds if bound < 1 - 1e-9}) if self.by_position else []
+        yield from raw_pieces(
+            self.path,
+            task=self.request.task,
+            format=self.format,
+            columns=self.columns,
+            labelled=self.request.labelled,
+            size=self.budget.read,
+            cuts=cuts,
+        )
         self._check_same()
-        notes += joint.finish()
-
-    def _by_part(self, items: Dataset, behind: float) -> list[Dataset]:
-        parts = [Dataset([], items.name) for _ in self.fractions]
-        if len(parts) == 1 or self.by_position:
-            parts[self._part(behind)].items.extend(items)
-            return parts
-        moved = set(self.survey.moved) if self.survey is not None else set()
-        for item in items:
-            found = self._rank(item)
-            is_moved = moved and found.hex() in moved
-            parts[0 if is_moved else self._part(int.from_bytes(found[:8], "big") / 2**64)].items.append(item)
-        return parts
-
-    def _part(self, share: float) -> int:
-        """The part in which a share of the whole lies."""
-        return min(bisect_left(self._bounds, share - 1e-12), len(self.fractions) - 1)
-
-    @cached_property
-    def _bounds(self) -> list[float]:
-        return list(accumulate(self.fractions))
-
-    def _rank(self, item: Item) -> bytes:
-        return rank(key_of(item, grouped=True))
 
     def counted(self) -> Survey:
         """The survey; a first time through the file, if nobody has gone through it."""
@@ -193,7 +197,7 @@ class _LoneLabels:
     known: set[str] = field(default_factory=set)
     waiting: dict[str, tuple[bytes, Item]] = field(default_factory=dict)
 
-    def see(self, parts: Sequence[Dataset], rank_of: Callable[[Item], bytes]) -> None:
+    def see(self, parts: Sequence[Dataset]) -> None:
         for item in parts[0]:
             self.known.update(item.answers())
         for part in parts[1:]:

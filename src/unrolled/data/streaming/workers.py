@@ -1,4 +1,4 @@
-"""Pieces of a file parsed by several processes; what comes, and in which order, is the same for any number of them."""
+"""Work on the pieces of a file by several processes; what comes, and in which order, is the same for any number."""
 
 from __future__ import annotations
 
@@ -8,44 +8,60 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from unrolled.data.items import Dataset
-from unrolled.data.readers.pieces import Raw, parse
+from unrolled.data.readers.pieces import Raw
 from unrolled.errors import DataError, expected
 
-__all__ = ["Parse", "one_by_one", "parser"]
+__all__ = ["spread_out"]
 
-Parse = Callable[[Iterable[Raw]], Iterator[Dataset]]
-
-
-def one_by_one(raws: Iterable[Raw]) -> Iterator[Dataset]:
-    """Parse pieces in this process."""
-    return map(parse, raws)
+T = TypeVar("T")
+_work: Callable[[Raw], Any]  # of a worker process
 
 
 @contextmanager
-def parser(workers: int) -> Iterator[Parse]:
-    """How pieces are parsed: by so many processes beside this one, each a piece at a time; below 2: in this one."""
-    if workers < 2:
-        yield one_by_one
+def spread_out(
+    count: int, make: Callable[..., Callable[[Raw], T]], *given: Any
+) -> Iterator[Callable[[Iterable[Raw]], Iterator[T]]]:
+    """A map over pieces, by so many processes beside this one, each a piece at a time; below 2: by this one.
+
+    Args:
+        make: called once in each process with `given`, which are sent there; returns the function that is mapped.
+
+    Raises:
+        DataError: a process ended, or could not be started.
+    """
+    if count < 2:
+        work = make(*given)
+        yield lambda raws: map(work, raws)
         return
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(make, given)) as pool:
+        yield lambda raws: _by_many(pool, count, raws)
 
-        def by_many(raws: Iterable[Raw]) -> Iterator[Dataset]:
-            waiting: deque[Future[Dataset]] = deque()
-            try:
-                for raw in raws:
-                    waiting.append(pool.submit(parse, raw))
-                    if len(waiting) > workers:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            except BrokenProcessPool:
-                way_out = 'Begin the program with if __name__ == "__main__", or use one worker.'
-                wanted = "processes that can be started and have memory"
-                raise DataError(expected("workers", wanted, "one that ended", way_out)) from None
-            finally:
-                for future in waiting:
-                    future.cancel()
 
-        yield by_many
+def _by_many(pool: ProcessPoolExecutor, count: int, raws: Iterable[Raw]) -> Iterator[Any]:
+    waiting: deque[Future[Any]] = deque()
+    try:
+        for raw in raws:
+            waiting.append(pool.submit(_call, raw))
+            if len(waiting) > count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool:
+        way_out = 'Begin the program with if __name__ == "__main__", or use one worker.'
+        wanted = "processes that can be started and have memory"
+        raise DataError(expected("workers", wanted, "one that ended", way_out)) from None
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _begin(make: Callable[..., Callable[[Raw], Any]], given: tuple[Any, ...]) -> None:
+    global _work
+    _work = make(*given)
+
+
+def _call(raw: Raw) -> Any:
+    return _work(raw)

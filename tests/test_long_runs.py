@@ -16,7 +16,7 @@ import pytest
 from killing import PATIENCE, Run, assert_same_run, killed, log_of, numbers_of, recipes
 from unrolled import bundle
 from unrolled.errors import RunError
-from unrolled.training import Recipe, load, resume, train
+from unrolled.training import Recipe, checkpoints, load, resume, train
 from unrolled.training.folder import RunFolder
 from unrolled.training.loop import Silent
 from unrolled.training.signals import ENDING
@@ -208,6 +208,34 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(name, undistur
     resume(out, progress=watcher)
     assert f"left out: {path}" in str(watcher)
     assert "going on from epoch-0002" in str(watcher)
+    assert_same_run(folder / "classify", out)
+
+
+ODD = [
+    *({name: None} for name in ("counters", "fingerprint", "machine", "carried", "metrics_bytes")),
+    {"counters": {"epoch": "three"}},
+    {"counters": {"no_such": 1}},
+    {"machine": {}},
+    {"place": {"batches": 1}},
+    {"place": [1]},
+    {"carried": []},
+    {"carried": [[7]]},
+    {"metrics_bytes": -1},
+]
+
+
+@pytest.mark.parametrize("change", ODD, ids=str)
+def test_a_checkpoint_that_says_odd_things_under_a_right_digest_is_left_out(change, undisturbed, stopped, tmp_path):
+    folder, _ = undisturbed
+    out = tmp_path / "run"
+    shutil.copytree(stopped, out)
+    path = out / "checkpoints" / f"{newest(out)}.safetensors"
+    arrays, header = bundle.load(path)
+    values = {name: value for name, value in header["checkpoint"].items() if name != "sha256"}
+    bundle.save(path, arrays, {"checkpoint": checkpoints.stamped(arrays, values | change)})
+    watcher = Notes()
+    resume(out, progress=watcher)
+    assert f"left out: {path}" in str(watcher)
     assert_same_run(folder / "classify", out)
 
 

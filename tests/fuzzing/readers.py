@@ -187,6 +187,7 @@ def _checkpoint_seeds(folder: Path) -> list[bytes]:
     folder.mkdir()
     arrays = {"model.weight": np.ones((2, 3), np.float32), "optimizer.0.step": np.ones((), np.float32)}
     values = {"counters": {"epoch": 1, "best": 0.5}, "place": None, "fingerprint": "ab", "carried": [[0, None]]}
+    values |= {"machine": {"processes": 1}, "metrics_bytes": 12}
     bundle.save(folder / "c.safetensors", arrays, {"checkpoint": checkpoints.stamped(arrays, values)})
     return [(folder / "c.safetensors").read_bytes()]
 

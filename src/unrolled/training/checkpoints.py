@@ -61,7 +61,28 @@ def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     written = values.pop("sha256", None)
     if written != digest(arrays, values):
         raise BundleError(expected(str(path), f"contents with SHA-256 {written}", "others", "The file is damaged."))
+    _check_kinds(path, values)
     return arrays, values
+
+
+# What every checkpoint says, and of which kind it is: a digest that fits does not mean that we wrote the file.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "counters": (dict,),
+    "fingerprint": (str,),
+    "machine": (dict,),
+    "place": (dict, type(None)),
+    "carried": (list,),
+    "metrics_bytes": (int,),
+}
+
+
+def _check_kinds(path: Path, values: Mapping[str, Any]) -> None:
+    for name, kinds in _KINDS.items():
+        if type(values.get(name, ...)) not in kinds:
+            wanted = f"{name} as {' or '.join(kind.__name__ for kind in kinds)}"
+            raise BundleError(expected(str(path), wanted, repr(values.get(name, "nothing"))[:40]))
+    if values["metrics_bytes"] < 0 or type(values["machine"].get("processes")) is not int:
+        raise BundleError(expected(str(path), "a length of the log and a number of processes", "others"))
 
 
 # states that a task carries: tensors in tuples

@@ -57,6 +57,18 @@ class Counters:
     positions: float = 0.0
     skipped: int = 0  # steps that float16 left out
 
+    def checked(self) -> Counters:
+        """The same, if each number is of its kind.
+
+        Raises:
+            TypeError: one is not.
+        """
+        for name, usual in vars(Counters()).items():
+            value = getattr(self, name)
+            if type(value) not in ((int, float) if type(usual) is float else (type(usual),)):
+                raise TypeError(expected(name, type(usual).__name__, repr(value)[:40]))
+        return self
+
 
 @dataclass
 class Loop:
@@ -330,8 +342,8 @@ class Loop:
             parts.setdefault(part, {})[key] = torch.from_numpy(array)
         try:
             self._take(parts, values)
-        except (RuntimeError, KeyError, TypeError, ValueError) as error:
-            found = f"one that does not ({str(error).splitlines()[0]})"
+        except (RuntimeError, KeyError, IndexError, TypeError, ValueError) as error:
+            found = f"one that does not ({(str(error) or type(error).__name__).splitlines()[0]})"
             raise BundleError(expected(str(path), "a checkpoint that fits the recipe", found)) from None
         for name, now in self.machine.items():
             if values["machine"].get(name) not in (None, now):
@@ -342,7 +354,7 @@ class Loop:
         return int(values["metrics_bytes"])
 
     def _take(self, parts: dict[str, dict[str, Tensor]], values: dict[str, Any]) -> None:
-        self.counters = Counters(**values["counters"])
+        self.counters = Counters(**values["counters"]).checked()
         self.model.load_state_dict(parts["model"])
         for name, value in self.average.values.items():
             value.copy_(parts["average"][name])

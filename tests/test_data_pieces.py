@@ -397,6 +397,13 @@ def test_an_id_that_comes_back(tmp_path: Path) -> None:
     assert sum(len(part) for part in read_pieces(path, size=1000, **LONG)) == 4  # all in one piece: as `read`
 
 
+def test_a_header_and_a_blank_line_are_two_lines(tmp_path: Path) -> None:
+    """A carriage return ends the header; the line feed before a later row is not the second half of that end."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"text,label\raaa,b\n\nc,d\n\r\n\ne,f\n")
+    assert [item.where for item in same(path, (1, 6, 9), **CLASSIFY)] == ["a.csv:2", "a.csv:4", "a.csv:7"]
+
+
 def test_the_channels_are_those_of_the_first_piece(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("who,x,y,label\n1,1,none,a\n2,2,5,a\n3,3,6,a\n")

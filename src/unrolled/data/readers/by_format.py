@@ -132,14 +132,13 @@ def _of_sequences(cutter: Cutter, columns: Columns, delimiter: str, size: int) -
     seen, find = Seen(), after_row(delimiter)
     while cutter.look(1):
         end, table, places, ids = _some_sequences(cutter, columns.id, delimiter, find, size)
-        first = {name: place for name, place in reversed(list(zip(ids, places, strict=False)))}
-        again = seen.add(list(first))
+        again = seen.add(list(ids))
         if again is not None:
             wanted = (
                 f"the rows of sequence {again!r} together in a file that is read in pieces, being larger than `memory`"
             )
             way_out = f"Sort the file by column {columns.id!r}, or raise --memory."
-            raise cutter.request.fail(first[again], wanted, "more of them after those of others", way_out)
+            raise cutter.request.fail(places[ids[again]], wanted, "more of them after those of others", way_out)
         yield cutter.take(end), columns
         if ids and not columns.features:
             columns = replace(columns, features=tuple(channels_of(cutter.request, columns, table, places)[0]))
@@ -147,22 +146,27 @@ def _of_sequences(cutter: Cutter, columns: Columns, delimiter: str, size: int) -
 
 def _some_sequences(
     cutter: Cutter, name: str, delimiter: str, find: Find, size: int
-) -> tuple[int, Any, list[Place], list[str]]:
-    """The length of a piece of whole sequences, a table that begins with it, and the places and ids of its rows."""
+) -> tuple[int, Any, list[Place], dict[str, int]]:
+    """The length of a piece of whole sequences, a table that begins with it, the places of its rows, and the ids in
+    the piece with the first row of each.
+    """
     wanted = size
     while True:
         end = cutter.end(find, wanted)
         piece = cutter.peek(end)
         table, places, _, _ = read_cells(replace(cutter.request, piece=piece), delimiter)
-        ids: list[str] = table.column(name).to_pylist()
-        changes = [row for row in range(1, len(ids)) if ids[row] != ids[row - 1]]
+        column = table.column(name).combine_chunks().dictionary_encode()
+        codes = np.asarray(column.indices)  # (rows,) places in the dictionary, in which names stand as they first come
+        first = dict(zip(column.dictionary.to_pylist(), np.unique(codes, return_index=True)[1].tolist(), strict=True))
+        changes = np.flatnonzero(np.diff(codes)) + 1
         last = cutter.whole and end == len(cutter.rest)
-        if last and (wanted == size or not changes):
-            return end, table, places, ids
-        change = 0 if not changes else changes[-1] if wanted == size else changes[0]
+        if last and (wanted == size or not len(changes)):
+            return end, table, places, first
+        change = 0 if not len(changes) else int(changes[-1 if wanted == size else 0])
         place = places[change] if change else None
         if isinstance(place, int):
-            return line_begins(piece.content, place - 1 - piece.lines), table, places, ids[:change]
+            ids = {one: row for one, row in first.items() if row < change}
+            return line_begins(piece.content, place - 1 - piece.lines), table, places, ids
         cutter.refuse_beyond(end, size)
         wanted = 2 * max(wanted, end)
 

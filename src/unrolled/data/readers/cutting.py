@@ -76,7 +76,9 @@ def line_begins(data: bytes, lines: int) -> int:
     if not lines:
         return 0
     values = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero((values == ord("\n")) | ((values == ord("\r")) & (np.append(values[1:], 0) != ord("\n"))))
+    is_end = (values == ord("\n")) | (values == ord("\r"))
+    is_end[:-1] &= (values[:-1] != ord("\r")) | (values[1:] != ord("\n"))  # of the pair the second byte alone
+    ends = np.flatnonzero(is_end)
     return int(ends[lines - 1]) + 1
 
 

@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -62,7 +63,7 @@ class Request:
     labelled: bool
     piece: Piece | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.path.name
 

@@ -8,6 +8,7 @@ which line ends are inside one. If the two ever disagree on the number of rows, 
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,17 +63,20 @@ def _line_number(place: str) -> int:
 
 def row_starts(request: Request, data: bytes, delimiter: str) -> tuple[np.ndarray, np.ndarray]:
     """The line of `data` on which each row begins, first the header; and blank lines, which are no rows for pyarrow."""
-    array = np.frombuffer(data, dtype=np.uint8)
-    ends = np.flatnonzero(array == ord("\n"))
-    inside = np.zeros(len(ends), dtype=bool)
-    quoted = re.compile(rb"(?:\A|(?<=[\n" + re.escape(delimiter.encode()) + rb']))"(?:[^"]|"")*+("?)')
+    ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord("\n"))
+    spans = array("q")  # where each quoted cell begins and ends
+    # The mark stands first in the pattern, and what must stand before it second: a search for a fixed byte is fast.
+    quoted = re.compile(rb'"(?<![^\n' + re.escape(delimiter.encode()) + rb']")(?:[^"]|"")*+("?)')
     for match in quoted.finditer(data):
-        first, last = np.searchsorted(ends, (match.start(), match.end()))
         if not match[1]:
+            line = int(np.searchsorted(ends, match.start())) + 1
             found = "an opening quotation mark that nothing closes"
             way_out = 'Close it; inside a quoted cell write a quotation mark as "".'
-            raise request.fail(request.line(int(first) + 1), "every quoted cell closed", found, way_out)
-        inside[first:last] = True
+            raise request.fail(request.line(line), "every quoted cell closed", found, way_out)
+        spans.extend(match.span())
+    opened, closed = np.searchsorted(ends, np.array(spans, dtype=np.int64).reshape(-1, 2)).T
+    depth = np.bincount(opened, minlength=len(ends) + 1) - np.bincount(closed, minlength=len(ends) + 1)
+    inside = depth.cumsum()[:-1] > 0
     lines = np.concatenate([[1], np.flatnonzero(~inside) + 2])
     begins = np.concatenate([[0], ends[~inside] + 1])
     stops = np.concatenate([ends[~inside], [len(data)]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from killing import Run, assert_same_run, child, killed, log_of, numbers_of, streamed_recipes
 from small_data import reviews
 from test_several_processes import launch
-from unrolled.data import Dataset
+from unrolled.data import Dataset, Item
 from unrolled.data.streaming import Part
 from unrolled.errors import DataError, RecipeError, RunError
 from unrolled.training import Recipe, caching, evaluate, load, predict, resume, train
@@ -22,7 +23,7 @@ from unrolled.training.loop import Silent
 from unrolled.training.sources import open_parts
 from unrolled.training.tasks import find
 from unrolled.training.tasks.encoded import Place
-from unrolled.training.tasks.ondisk import Flowing, OnDisk
+from unrolled.training.tasks.ondisk import OnDisk
 
 NAMES = ("classify", "tag", "documents", "text", "seq2seq")
 
@@ -329,7 +330,7 @@ def test_a_small_file_may_validate_a_large_one_and_a_large_one_a_small_one(made,
     recipe = Recipe(**fields | {"data": str(small), "valid": large, "test": large})
     parts = open_parts(recipe)
     task = prepare(recipe, parts)
-    assert isinstance(task.encode(parts.valid), Flowing)
+    assert isinstance(task.encode(parts.valid), OnDisk)
     two = train(recipe, out=tmp_path / "two")
     assert two.report.items == 4000
 
@@ -349,6 +350,110 @@ def test_a_label_that_only_the_held_out_parts_have_moves_to_training(tmp_path):
     assert all(item.label != "odd" for part in parts[1:3] for item in part)
     assert any("labels found in few items" in note and "odd" in note for note in parts.train.notes)
     assert task.encode(parts.train).row_count == len(parts.train)
+
+
+def test_what_moves_to_training_is_measured_with_all_that_moves_with_it(tmp_path):
+    """A group of 1,500 rows with a label of its own stands in the test part by its hash."""
+    data = tmp_path / "a.jsonl"
+    rows = [{"text": f"row {i} {'xy'[i % 2]}", "label": "ab"[i % 2], "group": f"g{i}"} for i in range(2400)]
+    recipe = Recipe(task="classify", data=str(data), memory=1, group="group", valid_share=0.3, test_share=0.3)
+    for name in "klmnopqrstu":  # one of these is held out
+        more = [{"text": f"z{i % 40} rare", "label": "c", "group": name} for i in range(1500)]
+        data.write_text("".join(json.dumps(row) + "\n" for row in rows + more))
+        part = open_parts(recipe)
+        source = part.train.source
+        if source.splitter.parts(Dataset([type_of(more[0])]), 0)[0].items == []:
+            break
+    task = prepare(recipe, part)
+    labels = [item.label for item in part.train]
+    assert labels.count("c") == 1500
+    assert task.majority.label == "c"
+    assert {f"z{i}" for i in range(40)} <= set(task.reading.vocabulary.tokens)
+    assert task.encode(part.train).row_count == len(labels) == len(part.train)
+
+
+def type_of(row):
+    return Item("a:1", text=row["text"], label=row["label"], group=row["group"])
+
+
+def test_an_incomplete_folder_of_numbers_is_made_anew(tmp_path):
+    fields = {"task": "classify", "data": str(reviews(tmp_path / "a.csv", 4000)), "memory": 1, "min_count": 1}
+    opened(fields)
+    (folder,) = (tmp_path / "a.csv.numbers").iterdir()
+    (folder / "task.json").unlink()
+    opened(fields)
+    assert (folder / "task.json").is_file()
+
+
+def test_a_run_whose_file_is_gone_at_the_end_still_has_its_score(tmp_path):
+    data = reviews(tmp_path / "a.csv", 4000)
+    fields = {"task": "classify", "data": str(data), "memory": 1, "min_count": 1, "epochs": 1, "hidden": 4}
+
+    class Moved(Silent):
+        def epoch(self, **_):
+            data.rename(tmp_path / "moved.csv")
+
+    result = train(Recipe(**fields), out=tmp_path / "run", progress=Moved())
+    assert result.report.metrics["items"] > 300
+    assert any("no baselines: " in note and "expected the file" in note for note in result.report.notes)
+
+
+@pytest.mark.parametrize("context", ["continuous", "independent"])
+def test_a_large_text_is_scored_as_one_that_fits(context, undisturbed, tmp_path):
+    """Also where nothing is kept of it: a stream goes on from piece to piece, and unknown tokens are told."""
+    path = tmp_path / "other.txt"
+    text = Path(load(undisturbed / "text").recipe.data).read_text(encoding="utf-8")
+    path.write_text(text.replace("bottles of ", "bottles ÆØ "), encoding="utf-8")
+    trained = load(undisturbed / ("text" if context == "continuous" else "documents"))
+    if context == "independent":
+        path.write_text(path.read_text(encoding="utf-8").replace("\n", "\n\n"), encoding="utf-8")
+    found = {}
+    for memory in (1, 4000):
+        trained.recipe = trained.recipe.replace(memory=memory)
+        found[memory] = trained.evaluate(path)
+    assert found[1].items == found[4000].items
+    assert found[1].metrics == pytest.approx(found[4000].metrics, rel=1e-9)
+    assert found[1].baselines["unigram"] == pytest.approx(found[4000].baselines["unigram"], rel=1e-9)
+    unknown = [[note for note in report.notes if "are not in the vocabulary" in note] for report in found.values()]
+    assert unknown[0] == unknown[1] != []
+
+
+def test_subword_pieces_are_counted_over_the_whole_file(tmp_path):
+    """They are learnt from its beginning; the longest target stands at its end."""
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"source": f"a{i}", "target": f"b{i}"} for i in range(3000)] + [{"source": "z", "target": "long " * 40}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fields = {"task": "seq2seq", "data": str(path), "tokenizer": "subword", "vocabulary_size": 300, "min_count": 1}
+    limits = []
+    for memory in (1, 4000):
+        recipe = Recipe(**fields, memory=memory, valid_share=0.01, test_share=0.0)
+        parts = open_parts(recipe)
+        assert any("long" in str(item.target) for item in parts.train)
+        limits.append(prepare(recipe, parts).limit)
+    assert min(limits) > 2 * 40
+
+
+def _prepare_with_workers(fields, out):
+    prepare(Recipe(**fields), open_parts(Recipe(**fields)), note=lambda line: out.write_text(line))
+
+
+def test_workers_end_with_a_process_that_is_killed(tmp_path):
+    fields = {"task": "classify", "data": str(reviews(tmp_path / "a.csv", 60_000)), "memory": 1, "workers": 2}
+    process = child(_prepare_with_workers, fields, tmp_path / "said")
+    above, workers, end = tmp_path / "a.csv.numbers", [], time.monotonic() + 120
+    while not list(above.glob(".making-*/train.blocks")) or len(workers) < 2:
+        assert time.monotonic() < end
+        assert process.is_alive()
+        workers = [pid for pid in _children(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    process.kill()
+    process.join()
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _children(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def test_errors_name_the_line_as_in_memory(tmp_path):
@@ -374,7 +479,8 @@ def test_a_run_goes_on_only_with_the_file_it_began_with(tmp_path):
         resume(tmp_path / "run", epochs=2)
 
 
-def test_a_person_who_waits_is_told_how_far_it_is(tmp_path):
+def test_a_person_who_waits_is_told_how_far_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(caching, "PATIENCE", 0)
     data = reviews(tmp_path / "a.csv", 4000)
     recipe = Recipe(task="classify", data=str(data), memory=1, epochs=1, min_count=1, report=True, hidden=4)
     notes = Notes()

@@ -128,8 +128,11 @@ def _show_one(trained: Trained) -> None:
     from unrolled.training.sources import open_parts
 
     out = console()
-    parts = open_parts(trained.recipe)
-    item = parts.scored[0]
+    try:
+        item = open_parts(trained.recipe).scored[0]
+    except DataError as error:
+        say(f"note: no example from the saved model: {error}")
+        return
     if trained.recipe.task == "lm":
         begin = (item.text or "")[:10]
         out.print(f"the saved model goes on from {begin!r}:", markup=False)

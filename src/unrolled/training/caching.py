@@ -15,22 +15,20 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from unrolled.data.examples import Splits
-from unrolled.data.readers.pieces import Raw, parse
 from unrolled.data.splitting import PARTS
-from unrolled.data.streaming import Part, Source, Splitter, Store, Survey, Table, Writer, spread_out
+from unrolled.data.streaming import Part, Source, Store, Survey
 from unrolled.errors import DataError, RunError, expected
 from unrolled.training.locking import Lock
 from unrolled.training.ranks import Ranks
 from unrolled.training.recipe import Recipe
 from unrolled.training.recipe_fields import extra_of
 from unrolled.training.tasks import Task, find
-from unrolled.training.tasks.ondisk import place_of
+from unrolled.training.tasks.packing import task_digest, write_rows
 
 __all__ = ["prepare"]
 
@@ -39,6 +37,7 @@ READ_AHEAD = 2  # pieces, at most: what is read ahead takes memory
 ABOUT = "task.json"
 LONG = 1_000_000  # tokens
 MINUTE = 60
+PATIENCE = 5.0  # seconds between two lines about the progress
 MAKING = ".making-"  # the beginning of the name of a folder that is not ready
 NOT_READING = ("cache", "workers", "data", "valid", "test")  # the files are known by their contents
 
@@ -89,12 +88,14 @@ class _Cache:
             new = Path(tempfile.mkdtemp(dir=self.above, prefix=MAKING))
             lock.take(new)
             self._write(new, train)
+            if not (self.folder / ABOUT).is_file():
+                shutil.rmtree(self.folder, ignore_errors=True)  # somebody has deleted a part of it
             new.replace(self.folder)
             lock.moved(self.folder)
         except OSError as error:
             if (self.folder / ABOUT).is_file():  # another run made the same
                 return
-            way_out = "Make room, or name another folder with --cache."
+            way_out = "Make room there, or name another folder with --cache."
             raise DataError(expected("cache", f"a folder to write to ({self.above})", str(error), way_out)) from None
         finally:
             lock.give_back()
@@ -116,40 +117,27 @@ class _Cache:
     def _write(self, folder: Path, train: Part) -> None:
         train.source.watch = self._watch(train.source, "measured")
         task = find(self.recipe.task).prepare(self.recipe, train)
+        self._check_filled()
         for source in self.sources:
-            self._write_rows(folder, task, source)
+            parts = {name: part for name, part in self.parts.items() if part.source is source}
+            write_rows(folder, task, source, parts, self.key, self._watch(source, "kept as numbers"))
         about = {"format": FORMAT, "task": task.to_dict(), "surveys": [vars(s.counted()) for s in self.sources]}
         (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False), encoding="utf-8")
 
-    def _write_rows(self, folder: Path, task: Task, source: Source) -> None:
-        source.counted()  # which labels had to move
-        parts = {name: (part.number, part.name) for name, part in self.parts.items() if part.source is source}
-        told = {name: {"place": "", "unknown": 0, "tokens": 0} for name in parts}
-        watch, counts = self._watch(source, "kept as numbers"), [0] * len(source.fractions)
-        given = self.recipe.model_dump(exclude_unset=True), task.to_dict(), source.splitter, parts
-        with ExitStack() as files:
-            writers = {name: Writer(folder / name, source.budget.block, "inputs") for name in parts}
-            for writer in writers.values():
-                files.callback(writer.close)
-            packed = files.enter_context(spread_out(self.recipe.workers, packer, *given))
-            for one in packed(source.raws()):
-                counts = [count + more for count, more in zip(counts, one.counts, strict=True)]
-                for name, (table, said) in one.tables.items():
-                    writers[name].add(table)
-                    told[name] = {key: said[key] if key == "place" else told[name][key] + said[key] for key in said}
-                watch(one.behind)
-            for name, writer in writers.items():
-                writer.finish(key=self.key, **told[name])
-        source.counted().counts = counts
+    def _check_filled(self) -> None:
+        """Raise where a part has no item, before more work is done."""
+        for name, part in self.parts.items():
+            if not len(part) and name != "test":
+                raise DataError(expected(part.name, "at least one item", "none", "Bring more data."))
 
     def _watch(self, source: Source, doing: str) -> Callable[[float], None]:
-        """Says every tenth of the file that is behind."""
-        said = 0
+        """Says how much of the file is behind, in tenths, and no more often than a person wants to know."""
+        said, at = 0, time.monotonic()
 
         def watch(behind: float) -> None:
-            nonlocal said
-            if int(behind * 10) > said:
-                said = int(behind * 10)
+            nonlocal said, at
+            if int(behind * 10) > said and time.monotonic() - at >= PATIENCE:
+                said, at = int(behind * 10), time.monotonic()
                 self.note(f"{source.path.name}: {10 * said} % of {source.size / 1e6:,.0f} MB {doing}")
 
         return watch
@@ -170,51 +158,17 @@ class _Cache:
             raise DataError(expected(str(self.folder / ABOUT), "what was measured", found, way_out)) from None
         for source, survey in zip(self.sources, surveys, strict=True):
             source.survey = survey
+        stores = {name: Store(self.folder / name) for name in self.parts}
+        made_by = task_digest(task)
         for name, part in self.parts.items():
-            part.store = Store(self.folder / name)
+            part.stores[made_by] = stores[name]
             part.threads = min(self.recipe.workers, READ_AHEAD)
-            if not part.store.rows and name != "test":
-                raise DataError(expected(part.name, "at least one item", "none", "Bring more data."))
-            if name == "valid" and part.is_one_text and part.store.steps > LONG:
+            if name == "valid" and part.is_one_text and stores[name].steps > LONG:
                 way_out = "--valid-share makes it shorter"
-                self.note(f"{part.name}: {part.store.steps:,} tokens, read one after the other each epoch; {way_out}")
-        size = sum(part.store.bytes for part in self.parts.values() if part.store is not None)
+                self.note(f"{part.name}: {stores[name].steps:,} tokens, read one after the other each epoch; {way_out}")
+        size = sum(store.bytes for store in stores.values())
         self.note(f"{self.recipe.data}: read as numbers from {self.folder}, {size / 1e6:,.0f} MB")
         return task
-
-
-class Packed(NamedTuple):
-    """A piece of a file as numbers."""
-
-    behind: float  # the share of the file
-    counts: list[int]  # items of each part
-    tables: dict[str, tuple[Table, dict[str, Any]]]  # by the name of the part; what stands before a line, tokens
-
-
-def packer(
-    fields: dict[str, Any], saved: dict[str, Any], splitter: Splitter, parts: Mapping[str, tuple[int, str]]
-) -> Callable[[Raw], Packed]:
-    """A function that makes numbers of a piece; all that it needs can be sent to another process.
-
-    Args:
-        fields: of the recipe.
-        saved: the task.
-        parts: for each the number and the name of its items.
-    """
-    recipe = Recipe(**fields)
-    task = find(recipe.task).from_dict(recipe, saved)
-
-    def work(raw: Raw) -> Packed:
-        split = splitter.parts(parse(raw), raw.behind)
-        tables = {}
-        for name, (number, shown) in parts.items():
-            if len(split[number]):
-                table, unknown, tokens = task.pack(replace(split[number], name=shown))
-                place = place_of(split[number][0].where)
-                tables[name] = table, {"place": place, "unknown": unknown, "tokens": tokens}
-        return Packed(raw.behind, list(map(len, split)), tables)
-
-    return work
 
 
 def _key(recipe: Recipe, parts: Mapping[str, Part]) -> str:

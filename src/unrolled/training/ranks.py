@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,8 @@ from unrolled.errors import RecipeError, RunError, expected, require
 __all__ = ["Ranks", "is_first"]
 
 T = TypeVar("T")
+
+LONGEST_WAIT = timedelta(days=2)  # for another process, which may be reading data for hours; one that ends is noticed
 
 
 def is_first() -> bool:
@@ -58,7 +61,7 @@ class Ranks:
             return cls()
         require("accelerate", "distributed")
         on_cpu = device == "cpu" or not torch.cuda.is_available()
-        state = importlib.import_module("accelerate").PartialState(cpu=on_cpu)
+        state = importlib.import_module("accelerate").PartialState(cpu=on_cpu, timeout=LONGEST_WAIT)
         if state.num_processes != there:
             raise RunError(expected("processes", f"{there}, as WORLD_SIZE says", state.num_processes))
         return cls(state.process_index, there)
@@ -157,4 +160,5 @@ class Ranks:
             return question(*given)
         except RuntimeError as error:  # the connection is gone, and with it the process at its other end
             why = str(error).strip().splitlines()[0]
-            raise RunError(f"process {self.index}: another process has ended, and said why ({why})") from None
+            what = "has not answered" if "timed out" in why.lower() else "has ended, and said why"
+            raise RunError(f"process {self.index}: another process {what} ({why})") from None

@@ -83,8 +83,8 @@ class Fields(BaseModel):
     group: str | None = field("Data", "The column whose equal values never stand in two parts of a split.", None)
     memory: int = field(
         "Data",
-        "Megabytes that data may take in memory. A file that would take more is read a piece at a time and kept as "
-        "numbers on the disk; its rows are then shuffled in pieces.",
+        "Megabytes that data may take in memory. A file of more than a sixteenth of that is read a piece at a time and "
+        "kept as numbers on the disk; its rows are then shuffled in pieces.",
         4000,
         ge=1,
         tasks="classify tag lm seq2seq",

@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
+from unrolled.data import Dataset
 from unrolled.data.examples import Splits
-from unrolled.errors import RecipeError, expected
+from unrolled.errors import DataError, RecipeError, expected
 from unrolled.training.caching import prepare
 from unrolled.training.folder import RunFolder
 from unrolled.training.loop import Loop, Progress, Silent
@@ -257,9 +258,17 @@ def _finished(loop: Loop, parts: Splits) -> Result:
     if loop.recipe.report and loop.ranks.first:
         from unrolled.training import reporting  # the page is drawn by modules that training itself does not need
 
-        reporting.write(loop.folder.path, scored.shown(), loop.progress.note)
+        reporting.write(loop.folder.path, _shown(scored), loop.progress.note)
     notes = list(parts.train.notes)
     return Result(loop.folder.path, report, counters.best_valid, counters.best_epoch, counters.epoch, seconds, notes)
+
+
+def _shown(scored: Dataset) -> Dataset | None:
+    """What the report looks at; None where the file is gone: the report then says so."""
+    try:
+        return scored.shown()
+    except DataError:
+        return None
 
 
 @contextmanager

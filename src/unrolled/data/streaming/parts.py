@@ -51,23 +51,19 @@ class Splitter:
     by_position: bool
     moved: frozenset[str]  # ranks, hexadecimal
 
-    def parts(self, items: Dataset, behind: float) -> list[Dataset]:
-        """The items of a piece by part; `behind` is the share of the file that ends with it."""
+    def parts(self, items: Dataset, number: int) -> list[Dataset]:
+        """The items of a piece by part; `number` is that of the stretch between two cuts in which the piece lies."""
         parts = [Dataset([], items.name) for _ in self.fractions]
-        bounds = list(accumulate(self.fractions))
         if len(parts) == 1 or self.by_position:
-            parts[_part(behind, bounds)].items.extend(items)
+            filled = [part for part, fraction in zip(parts, self.fractions, strict=True) if fraction]
+            filled[number].items.extend(items)
             return parts
+        bounds = list(accumulate(self.fractions))
         for item in items:
             found = rank_of(item)
-            is_moved = self.moved and found.hex() in self.moved
-            parts[0 if is_moved else _part(int.from_bytes(found[:8], "big") / 2**64, bounds)].items.append(item)
+            share = 0.0 if self.moved and found.hex() in self.moved else int.from_bytes(found[:8], "big") / 2**64
+            parts[min(bisect_left(bounds, share), len(parts) - 1)].items.append(item)
         return parts
-
-
-def _part(share: float, bounds: Sequence[float]) -> int:
-    """The part in which a share of the whole lies."""
-    return min(bisect_left(bounds, share - 1e-12), len(bounds) - 1)
 
 
 @dataclass(eq=False)
@@ -117,10 +113,17 @@ class Source:
 
     def _check_same(self) -> None:
         if self._stat() != self._stamp:
-            raise DataError(expected(str(self.path), "the file as it was first read", "one that was changed since"))
+            way_out = "Put it back as it was; a file that still grows is copied first."
+            raise DataError(
+                expected(str(self.path), "the file as it was first read", "one that was changed since", way_out)
+            )
 
     def _stat(self) -> tuple[int, int]:
-        found = self.path.stat()
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            way_out = "Put the file back where it was."
+            raise DataError(expected(str(self.path), "the file", error.strerror or str(error), way_out)) from None
         return found.st_size, found.st_mtime_ns
 
     def split(self) -> Iterator[list[Dataset]]:
@@ -138,22 +141,33 @@ class Source:
         for raw in self.raws():
             items = parse(raw)
             joint.check(items)
-            parts = splitter.parts(items, raw.behind)
+            parts = splitter.parts(items, raw.part)
             survey.counts = [count + len(part) for count, part in zip(survey.counts, parts, strict=True)]
             if self.survey is None:
                 lone.see(parts)
             self.watch(raw.behind)
             yield parts
         survey.notes += joint.finish()
-        if moved := lone.items():
-            survey.moved = [rank_of(item).hex() for item in moved]
-            names = sorted({name for item in moved for name in item.answers()} - lone.known)
+        if lone.waiting:
+            survey.moved = lone.ranks()
             note = "labels found in few items, which were all put into the training part"
-            survey.notes.append(f"{self.path.name}: {note}: {listed(names)}")
-            yield [Dataset(moved), *(Dataset([]) for _ in self.fractions[1:])]
+            survey.notes.append(f"{self.path.name}: {note}: {listed(sorted(lone.waiting))}")
+            yield from self._moved(splitter, survey)
         if self.survey is None:
             self.survey = survey
         self.survey.counts = survey.counts  # those of a second time know what was moved
+
+    def _moved(self, before: Splitter, survey: Survey) -> Iterator[list[Dataset]]:
+        """What the training part gets beside what it had, once more through the file."""
+        after = replace(before, moved=frozenset(survey.moved))
+        for raw in self.raws():
+            items = parse(raw)
+            had = {id(item) for item in before.parts(items, raw.part)[0]}
+            parts = after.parts(items, raw.part)
+            new = [item for item in parts[0] if id(item) not in had]
+            if new:
+                survey.counts[0] += len(new)
+                yield [Dataset(new, items.name), *(Dataset([]) for _ in parts[1:])]
 
     @property
     def splitter(self) -> Splitter:
@@ -192,26 +206,26 @@ class Source:
 
 @dataclass
 class _LoneLabels:
-    """Labels that the training part does not have so far, each with the item that would be moved there."""
+    """Labels that the training part does not have so far, each with the rank of an item that would be moved there."""
 
     known: set[str] = field(default_factory=set)
-    waiting: dict[str, tuple[bytes, Item]] = field(default_factory=dict)
+    waiting: dict[str, bytes] = field(default_factory=dict)
 
     def see(self, parts: Sequence[Dataset]) -> None:
         for item in parts[0]:
             self.known.update(item.answers())
         for part in parts[1:]:
             for item in part:
-                for answer in item.answers():
-                    if answer not in self.known:
-                        found = (rank_of(item), item)
-                        self.waiting[answer] = min(self.waiting.get(answer, found), found, key=lambda pair: pair[0])
+                new = [answer for answer in item.answers() if answer not in self.known]
+                if new:
+                    found = rank_of(item)
+                    self.waiting |= {answer: min(self.waiting.get(answer, found), found) for answer in new}
         for answer in self.waiting.keys() & self.known:
             del self.waiting[answer]
 
-    def items(self) -> list[Item]:
-        """Those to be moved, in the order of their labels."""
-        return list({id(item): item for _, (_, item) in sorted(self.waiting.items())}.values())
+    def ranks(self) -> list[str]:
+        """Of the items to be moved, as hexadecimal digits."""
+        return sorted({found.hex() for found in self.waiting.values()})
 
 
 class Part(Dataset):
@@ -221,7 +235,7 @@ class Part(Dataset):
 
     def __init__(self, source: Source, number: int, name: str) -> None:
         self.source, self.number, self.name = source, number, name
-        self.store: Store | None = None  # of its numbers, where they are kept
+        self.stores: dict[str, Store] = {}  # of its numbers, by the digest of the task that made them
         self.threads = 0  # that read ahead in it
         self.room = source.budget.room  # type: ignore[misc]  # of this data set
 
@@ -259,6 +273,7 @@ class Part(Dataset):
         return (item for block in self.blocks() for item in block)
 
     def __getitem__(self, index: int) -> Item:
+        """One of the first items, of those in `shown`; for the others go through `blocks`."""
         return self.shown()[index]
 
     @property

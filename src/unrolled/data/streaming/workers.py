@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -60,7 +63,17 @@ def _by_many(pool: ProcessPoolExecutor, count: int, raws: Iterable[Raw]) -> Iter
 
 def _begin(make: Callable[..., Callable[[Raw], Any]], given: tuple[Any, ...]) -> None:
     global _work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all of them, and the first one ends the others
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _work = make(*given)
+
+
+def _end_with_parent() -> None:
+    """A process that was killed cannot end its workers."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _call(raw: Raw) -> Any:

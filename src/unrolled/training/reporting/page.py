@@ -25,7 +25,7 @@ NAME = "report.html"
 HEIGHT = 640  # pixels of the frame in a notebook
 
 
-def write(run: str | Path, scored: Dataset, note: Callable[[str], None]) -> Path | None:
+def write(run: str | Path, scored: Dataset | None, note: Callable[[str], None]) -> Path | None:
     """Write the report when training ends; None, and a note that says why, where it could not be written."""
     try:
         found, inside = make(run, scored=scored)

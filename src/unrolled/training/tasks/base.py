@@ -17,11 +17,13 @@ from torch import Tensor, nn
 
 from unrolled.data import Dataset, Item
 from unrolled.data.streaming import Part, Table
+from unrolled.errors import DataError
 from unrolled.training.ranks import Ranks
 from unrolled.training.recipe import Recipe
 from unrolled.training.report import Numbers, Report
 from unrolled.training.tasks.encoded import Encoded, Place, batches, unknown_notes
-from unrolled.training.tasks.ondisk import on_disk, packed, unpacked
+from unrolled.training.tasks.ondisk import on_disk
+from unrolled.training.tasks.packing import packed, unpacked
 
 __all__ = ["Encoded", "Place", "StepLoss", "Task", "TrainingPart", "batches", "unknown_notes"]
 
@@ -143,7 +145,18 @@ class Task(ABC):
         encoded = self.encode(dataset)
         metrics = self.measure(model, encoded)
         notes = [*dataset.notes, *encoded.notes, *self.remarks(metrics)]
-        return Report(dataset.name, metrics, self.baselines(dataset, train), int(metrics["items"]), self.unit, notes)
+        baselines = self.baselines_or_note(dataset, train, notes)
+        return Report(dataset.name, metrics, baselines, int(metrics["items"]), self.unit, notes)
+
+    def baselines_or_note(self, dataset: Dataset, train: TrainingPart, notes: list[str]) -> dict[str, Numbers]:
+        """The baselines; a note why there are none, where a file that is larger than memory cannot be read any more."""
+        try:
+            return self.baselines(dataset, train)
+        except DataError as error:
+            if not isinstance(dataset, Part):
+                raise
+            notes.append(f"no baselines: {error}")
+            return {}
 
     def calibrate(self, model: nn.Module, dataset: Dataset) -> None:
         """Measure on the validation part, when training is over, what the answers must be corrected by."""

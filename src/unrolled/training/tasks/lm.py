@@ -31,7 +31,8 @@ from unrolled.training.report import Numbers
 from unrolled.training.tasks.aligned import device_of, model_from
 from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart
 from unrolled.training.tasks.encoded import timed
-from unrolled.training.tasks.ondisk import OnDisk, packed, unpacked
+from unrolled.training.tasks.ondisk import OnDisk
+from unrolled.training.tasks.packing import packed, unpacked
 from unrolled.training.tasks.reading import Measuring, Reading, Row
 from unrolled.training.tbptt import Block, Chunk, Cut, TruncatedBPTT
 

@@ -1,29 +1,56 @@
-"""Rows that are larger than memory: kept on the disk as tables, or made from the file whenever they are asked for."""
+"""Rows that are larger than memory: what is asked of `Encoded`, answered from tables on the disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unrolled.data import batch_indices
-from unrolled.data.streaming import Part, Ragged, Store, Table, read_ahead, shuffled
+from unrolled.data.streaming import Part, Store, Table, read_ahead, shuffled
+from unrolled.errors import DataError, expected
 from unrolled.training.tasks.encoded import Encoded, Lengths, unknown_notes
-from unrolled.training.tasks.reading import Row
+from unrolled.training.tasks.packing import task_digest, write_rows
 
 if TYPE_CHECKING:
     from unrolled.training.tasks.base import Task
 
-__all__ = ["Flowing", "OnDisk", "View", "on_disk", "packed", "place_of", "unpacked"]
-
-T = TypeVar("T")
+__all__ = ["OnDisk", "on_disk"]
 
 
 def on_disk(task: Task, part: Part) -> Any:
-    """A part as numbers: what the loop asks of `Encoded`, with few of them in memory."""
-    return Flowing(task, part) if part.store is None else OnDisk(task, part, part.store)
+    """A part as numbers: what the loop asks of `Encoded`, with few of them in memory.
+
+    Raises:
+        DataError: they are not there yet, and cannot be made.
+    """
+    made_by = task_digest(task)
+    if made_by not in part.stores:
+        part.stores[made_by] = _for_now(task, part, made_by)
+    return OnDisk(task, part, part.stores[made_by])
+
+
+def _for_now(task: Task, part: Part, made_by: str) -> Store:
+    """Numbers in a folder that is deleted when nobody needs them any more: of what is scored once."""
+    key = f"{part.source.digest} {part.number} {made_by}"
+    folder = Path(tempfile.mkdtemp(prefix="unrolled-"))
+    try:
+        write_rows(folder, task, part.source, {"rows": part}, key, lambda _: None)
+        store = Store(folder / "rows")
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
+        way_out = "Name another one with the variable TMPDIR."
+        raise DataError(expected("temporary folder", "one with room for numbers", str(error), way_out)) from None
+    weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+    return store
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,86 +101,3 @@ class OnDisk:
     def stamp(self, add: Callable[[bytes], None]) -> None:
         """Say what the rows are: the file, byte by byte, and how it was read."""
         add(self.store.said["key"].encode())
-
-
-@dataclass(frozen=True, eq=False)
-class Flowing:
-    """A part whose rows are made anew each time: enough for what is gone through once."""
-
-    task: Task
-    part: Part
-
-    @property
-    def notes(self) -> list[str]:
-        return []
-
-    @property
-    def row_count(self) -> int:
-        """Rows in all."""
-        return len(self.part)
-
-    def pieces(self) -> Iterator[Encoded]:
-        """The rows in their order, in parts that each fit into memory."""
-        return map(self.task.encode_items, self.part.blocks())
-
-    def stamp(self, add: Callable[[bytes], None]) -> None:
-        """Say what the rows are: the file, byte by byte."""
-        add(self.part.source.digest.encode())
-
-
-class View(Sequence[T], Generic[T]):
-    """Rows of a table, each made when it is asked for."""
-
-    def __init__(self, lengths: np.ndarray, make: Callable[[int], T]) -> None:
-        self.lengths, self._make = lengths, make
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, row: Any) -> Any:
-        if not 0 <= row < len(self):
-            raise IndexError(row)
-        return self._make(int(row))
-
-
-def packed(data: Encoded, rows: Sequence[Row] | None = None, **more: Sequence[np.ndarray]) -> Table:
-    """Rows as a table. `rows`: what `data.rows` hold, where they are not `Row`s themselves; `more`: further columns."""
-    rows = data.rows if rows is None else rows
-    columns = {"inputs": [row.inputs for row in rows], "targets": list(data.targets)}
-    columns["lines"] = [np.array([int(where[len(place_of(where)) :])]) for where in data.where]
-    if rows and rows[0].letters is not None:
-        columns["letters"] = [row.letters.ravel() for row in rows if row.letters is not None]
-        columns["widths"] = [row.widths for row in rows if row.widths is not None]
-    return Table({name: Ragged.of(arrays) for name, arrays in (columns | more).items()})
-
-
-def unpacked(table: Table, place: str, row: Callable[[int, Row], Any] | None = None) -> Encoded:
-    """The inverse of `packed`. `row` makes of a place and a `Row` what the rows of the task are."""
-
-    def make(i: int) -> Any:
-        inputs = table["inputs"][i]
-        if inputs.ndim > 1:
-            found = Row(inputs)
-        elif "letters" not in table:
-            found = Row(inputs.astype(np.int64))
-        else:
-            widths = table["widths"][i].astype(np.int64)
-            letters = table["letters"][i].astype(np.int64).reshape(len(inputs), -1 if len(inputs) else 1)
-            found = Row(inputs.astype(np.int64), letters, widths)
-        return found if row is None else row(i, found)
-
-    targets, lines = table["targets"], table["lines"]
-    return Encoded(
-        View(table["inputs"].lengths, make),
-        View(targets.lengths, lambda i: targets[i].astype(np.int64)),
-        View(lines.lengths, lambda i: f"{place}{int(lines[i][0])}"),
-    )
-
-
-def place_of(where: str) -> str:
-    """What stands before the line in the name of a row.
-
-    >>> place_of("reviews.csv:17"), place_of("reviews.parquet:row 3")
-    ('reviews.csv:', 'reviews.parquet:row ')
-    """
-    return where.rstrip("0123456789")

@@ -5,7 +5,7 @@ Axes     B batch, T time, W letters of a token, D channels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,14 +52,26 @@ class Reading(numbers.Reading):
 class Measuring:
     """A reading in the making: the training part is counted a block at a time, and gone through once.
 
+    The pieces of `subword` are learnt from as many characters, at the beginning of the texts, as there is room for;
+    where that is not all of them, the texts are gone through once more to count the pieces.
+
     Args:
-        data: says how much may be counted: of texts larger than memory, the pieces of `subword` are learnt from as many
-            characters at their beginning as there is room for.
+        data: the training part, which says how much may be counted.
         whole: also count equal items.
+        of: of a block, the items that are measured; None: its own.
     """
 
-    def __init__(self, recipe: Recipe, data: Dataset, specials: Sequence[str] = (), *, whole: bool = False) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: Dataset,
+        specials: Sequence[str] = (),
+        *,
+        whole: bool = False,
+        of: Callable[[Dataset], Dataset] | None = None,
+    ) -> None:
         self.recipe, self.data, self.room, self.specials, self.whole = recipe, data, data.room, specials, whole
+        self.of = of or (lambda block: block)
         self.items: Counts[tuple[str, ...]] = Counts(self.room.names)
         self.total = self.longest = 0  # tokens: of all items, and of the longest
         self.first = ""  # the first token of all
@@ -75,6 +87,7 @@ class Measuring:
         """Count some items, all of one kind."""
         if not len(block):
             return
+        block = self.of(block)
         self.kind = self.kind or block.kind
         if self.kind == "features":
             self.moments.add(checked_features(item, None) for item in block)
@@ -89,9 +102,9 @@ class Measuring:
 
     def _hold(self, block: Dataset) -> None:
         for item in block:
-            if self.room.characters is None or self._characters < self.room.characters:
+            self._characters += len(item.text or "")
+            if self.room.characters is None or self._characters <= self.room.characters or not self._held:
                 self._held.append(item.text or "")
-                self._characters += len(self._held[-1])
 
     def _count(self, tokens: Sequence[str]) -> None:
         self.counts.add(tokens)
@@ -102,6 +115,16 @@ class Measuring:
             self.items.add([tuple(tokens)])
         if self.recipe.characters:
             self.letters.add("".join(tokens))
+
+    def _count_pieces(self, tokenizer: Tokenizer) -> None:
+        held, self._held = self._held, []
+        if sum(map(len, held)) == self._characters:
+            for text in held:
+                self._count(tokenizer.tokenize(text))
+            return
+        for block in self.data.blocks():
+            for item in self.of(block):
+                self._count(tokenizer.tokenize(item.text or ""))
 
     def counts_of(self, vocabulary: Vocabulary) -> list[int]:
         """How often each entry of the vocabulary came; what it does not have counts as its unknown."""
@@ -119,15 +142,15 @@ class Measuring:
             self.tokenizer = Tokenizer.train(
                 "subword", self._held, lowercase=recipe.lowercase, vocabulary_size=recipe.vocabulary_size
             )
-            for text in self._held:
-                self._count(self.tokenizer.tokenize(text))
-            self._held, size = [], None
+            self._count_pieces(self.tokenizer)
+            size = None
         least = recipe.min_count
-        if self.counts.lost:
-            self.data.remark(
-                f"{self.data.name}: more different tokens than there is room to count ({self.room.names:,}): rare ones "
-                f"may be missing, and counts are too small by {self.counts.lost:,} at most; --memory makes room"
-            )
+        for what, counts in (("tokens", self.counts), ("letters", self.letters), ("targets", self.items)):
+            if counts.lost:
+                self.data.remark(
+                    f"{self.data.name}: more different {what} than there is room to count ({self.room.names:,}): rare "
+                    f"ones may be missing, and counts are too small by {counts.lost:,} at most; --memory makes room"
+                )
         vocabulary = Vocabulary.of_counts(self.counts.table, min_count=least, max_size=size, specials=self.specials)
         letters = Vocabulary.of_counts(self.letters.table, min_count=least) if recipe.characters else None
         return Reading(self.tokenizer, vocabulary, letters)

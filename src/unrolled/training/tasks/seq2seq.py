@@ -34,7 +34,7 @@ from unrolled.training.report import Numbers, Report
 from unrolled.training.tasks.aligned import device_of
 from unrolled.training.tasks.base import Encoded, Place, StepLoss, Task, TrainingPart, batches
 from unrolled.training.tasks.encoded import sizes
-from unrolled.training.tasks.ondisk import packed, unpacked
+from unrolled.training.tasks.packing import packed, unpacked
 from unrolled.training.tasks.pair_model import pair_model
 from unrolled.training.tasks.reading import Measuring, Reading, Row
 from unrolled.training.transduction import NearestSource, Tally, Transduction, bleu_and_chrf, truth_share
@@ -81,11 +81,12 @@ class SequenceToSequence(Task):
     def prepare(cls, recipe: Recipe, train: Dataset) -> SequenceToSequence:
         kind = recipe.target_tokenizer or recipe.tokenizer
         sources = Measuring(recipe, train)
-        targets = Measuring(recipe.model_copy(update={"tokenizer": kind}), train, specials=(END,), whole=True)
+        target_recipe = recipe.model_copy(update={"tokenizer": kind})
+        targets = Measuring(target_recipe, train, specials=(END,), whole=True, of=_target_items)
         for block in train.blocks():
             _check_source(recipe, block)
             sources.add(block)
-            targets.add(Dataset([_target_item(item) for item in block], train.name))
+            targets.add(block)
         reading, target, counts = sources.reading(), targets.reading(), targets.items.table
         limit = recipe.longest + 1 if recipe.longest is not None else 2 * targets.longest + 1
         frequent = min(counts, key=lambda tokens: (-counts[tokens], tokens), default=())
@@ -262,7 +263,8 @@ class SequenceToSequence(Task):
         notes = [*dataset.notes, *encoded.notes, *self.remarks(metrics)]
         if isinstance(dataset, Part):
             notes.append("equal sources count as one where they stand near each other: the data are larger than memory")
-        return Report(dataset.name, metrics, self.baselines(dataset, train), int(metrics["items"]), self.unit, notes)
+        baselines = self.baselines_or_note(dataset, train, notes)
+        return Report(dataset.name, metrics, baselines, int(metrics["items"]), self.unit, notes)
 
     def remarks(self, metrics: Numbers) -> list[str]:
         how = f"a beam of {self.recipe.beam}" if self.recipe.beam > 1 else "the likeliest token at each step"
@@ -338,6 +340,10 @@ def _target_item(item: Item) -> Item:
     if item.target is None:
         raise DataError(expected(item.where, "a target", "none", "Score and train on pairs with a target."))
     return Item(item.where, text=item.target) if isinstance(item.target, str) else Item(item.where, tokens=item.target)
+
+
+def _target_items(pairs: Dataset) -> Dataset:
+    return Dataset([_target_item(item) for item in pairs], pairs.name)
 
 
 def _check_source(recipe: Recipe, dataset: Dataset) -> None:

@@ -199,3 +199,8 @@ def test_seen() -> None:
     assert seen.add(["new"]) == "new"
     assert seen.add([]) is None
     assert len(seen._runs) < 15
+
+
+def test_a_text_without_line_ends_is_cut_behind_a_space_and_a_word_that_is_too_long_at_a_character():
+    assert after_character(b"one two three", 9, False) == len(b"one two ")
+    assert after_character("早上好".encode(), 7, False) == 6

@@ -27,10 +27,10 @@ def after_line(data: bytes, size: int, whole: bool) -> int:
 
 
 def after_character(data: bytes, size: int, whole: bool) -> int:
-    """After a line if one ends within `size`, else after a character of UTF-8."""
+    """After a line if one ends within `size`, else after a space, so that no word is cut, else after a character."""
     if whole and len(data) <= size:
         return len(data)
-    end = last_line_end(data, size) or character_end(data, size)
+    end = last_line_end(data, size) or data.rfind(b" ", 0, size) + 1 or character_end(data, size)
     return end if end <= len(data) else len(data) if whole else 0
 
 

@@ -115,8 +115,11 @@ class _Cache:
             lock.give_back()
 
     def _write(self, folder: Path, train: Part) -> None:
-        train.source.watch = self._watch(train.source, "measured")
-        task = find(self.recipe.task).prepare(self.recipe, train)
+        usual, train.source.watch = train.source.watch, self._watch(train.source, "measured")
+        try:
+            task = find(self.recipe.task).prepare(self.recipe, train)
+        finally:
+            train.source.watch = usual
         self._check_filled()
         for source in self.sources:
             parts = {name: part for name, part in self.parts.items() if part.source is source}

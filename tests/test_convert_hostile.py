@@ -180,6 +180,14 @@ def test_zip_bombs(tmp_path: Path) -> None:
     refused(tmp_path / "c.npz", "at most 20000 tensors")
 
 
+def test_a_keras_kernel_that_is_no_matrix(tmp_path: Path) -> None:
+    for name, shapes in (("kernel", ((), (4, 12), (2, 12))), ("recurrent", ((3, 12), (4,), (2, 12)))):
+        with h5py.File(tmp_path / f"{name}.weights.h5", "w") as file:
+            for number, shape in enumerate(shapes):
+                file[f"layers/gru/cell/vars/{number}"] = np.zeros(shape, np.float32)
+        refused(tmp_path / f"{name}.weights.h5")
+
+
 def test_hdf5_that_points_elsewhere(tmp_path: Path) -> None:
     for name, make in (
         ("soft", lambda f: f.__setitem__("layers", h5py.SoftLink("/nowhere"))),

@@ -169,6 +169,9 @@ def _from_arrays(
     kind = ("after" if reset_after else "before") if cell == "gru" else ""
     layout = find("keras", cell, kind)
     assert layout is not None
+    for word, array in (("kernel", arrays[0]), ("recurrent_kernel", arrays[1])):
+        if array.ndim != 2:
+            raise ConvertError(expected(f"{where}: {word}", "a matrix", f"shape {array.shape}"))
     raw = {"W": arrays[0], "U": arrays[1]}
     if len(arrays) > 2:
         bias = arrays[2]

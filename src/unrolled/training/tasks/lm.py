@@ -39,6 +39,7 @@ from unrolled.training.tbptt import Block, Chunk, Cut, TruncatedBPTT
 __all__ = ["END", "LanguageModelling"]
 
 BYTES_OF_A_STEP = 17  # token in, token out, whether a document begins
+STEPS_AT_A_TIME = 2**13  # of one long text; the layers keep the gates of each while it is scored
 NUMBERS_AT_A_TIME = 2**24  # logits that evaluation holds: bounds its memory, changes no result
 
 
@@ -223,7 +224,7 @@ class LanguageModelling(Task):
     def _stream_nats(self, model: nn.Module, data: OnDisk) -> Iterator[np.ndarray]:
         """-log p of each token of one long text after its first, some at a time."""
         laid, device = self._laid(data), device_of(model)
-        chunk = max(1, NUMBERS_AT_A_TIME // len(self.vocabulary))
+        chunk = max(1, min(NUMBERS_AT_A_TIME // len(self.vocabulary), STEPS_AT_A_TIME))
         segments = laid.segments([(0, laid.steps)], 0, chunk, data.part.threads)
         blocks = (self._block(segment, device) for segment in segments)
         for piece in TruncatedBPTT(chunk).stream(blocks, lengths=[laid.steps]):

@@ -22,9 +22,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from unrolled.errors import BundleError, expected
+from unrolled.errors import BundleError, UnrolledError, expected
 
-__all__ = ["FORMAT", "load", "quantised", "read_header", "save", "write_atomically"]
+__all__ = ["FORMAT", "MISFITS", "load", "misfit", "quantised", "read_header", "save", "write_atomically"]
 
 FORMAT = 2
 KEY = "unrolled"
@@ -39,6 +39,19 @@ SAVE_SAFELY = (
     "torch.save(model.state_dict(), 'model.pt'), or "
     "safetensors.torch.save_file(model.state_dict(), 'model.safetensors')."
 )
+
+
+# What a header may raise that is a JSON object and yet none of ours.
+MISFITS = (
+    *(UnrolledError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError),
+    RuntimeError,  # RecursionError among them
+)
+
+
+def misfit(where: str, error: BaseException) -> BundleError:
+    """The error about a file whose weights, recipe and task cannot be put together."""
+    found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return BundleError(expected(where, "weights that fit their recipe", found, "The file is damaged."))
 
 
 def save(

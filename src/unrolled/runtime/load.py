@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unrolled import bundle
-from unrolled.errors import BundleError, MissingExtra, RunError, UnrolledError, expected
+from unrolled.errors import BundleError, MissingExtra, RunError, expected
 from unrolled.runtime.model import Model, Parts
 from unrolled.runtime.weights import Weights
 
@@ -52,17 +52,8 @@ def model_of(where: str, tensors: dict[str, np.ndarray], header: dict[str, Any])
         weights.finish()
     except (BundleError, MissingExtra):
         raise
-    except (
-        UnrolledError,
-        LookupError,
-        TypeError,
-        ValueError,
-        ArithmeticError,
-        AttributeError,
-        RecursionError,
-    ) as error:
-        found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        raise BundleError(expected(where, "weights that fit their recipe", found, "The file is damaged.")) from None
+    except bundle.MISFITS as error:
+        raise bundle.misfit(where, error) from None
     return model
 
 

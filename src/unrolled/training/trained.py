@@ -156,19 +156,8 @@ class Trained:
             recipe = Recipe(**header["recipe"])
             task = find(recipe.task).from_dict(recipe, header["task"])
             model = _rebuild(task, tensors)
-        except (
-            UnrolledError,
-            LookupError,
-            TypeError,
-            ValueError,
-            ArithmeticError,
-            AttributeError,
-            RuntimeError,
-        ) as error:
-            found = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            raise BundleError(
-                expected(str(file), "weights that fit their recipe", found, "The file is damaged.")
-            ) from None
+        except bundle.MISFITS as error:
+            raise bundle.misfit(str(file), error) from None
         return cls(recipe, task, model.to(find_device(device)).eval())
 
 

@@ -73,6 +73,8 @@ def answer(shown: Shown, choice: int) -> None:
     shown.page.keyboard.press(" ")
     for _ in range(choice):
         shown.page.keyboard.press("ArrowDown")
+    # The choice is drawn in the next frame; a key that comes before, faster than any hand, finds the page without it.
+    shown.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     shown.page.keyboard.press("Tab")
     shown.page.keyboard.press("Enter")
 

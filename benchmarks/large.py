@@ -137,7 +137,7 @@ def steps(fields: dict[str, Any], seconds: float, *, few: bool = False) -> dict[
         finally:
             padding += time.perf_counter() - at
 
-    Reading.batch = timed  # type: ignore[method-assign]
+    Reading.batch = timed  # type: ignore[method-assign]  # to time it, in this process alone
     loop, folder = opened(fields)
     if few:
         rows = Dataset(loop.train.part.shown().items[:1000])

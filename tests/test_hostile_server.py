@@ -94,7 +94,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     patched.setattr(serving, "SLOWEST", FAST)
     with serving.listen(0) as made:
         port = made.getsockname()[1]
-        app = serving.application("<p>the page</p>", echo, port)  # type: ignore[arg-type]
+        app = serving.application("<p>the page</p>", echo, port)  # type: ignore[arg-type]  # stands in for a model
         server = uvicorn.Server(uvicorn.Config(app, **(serving.settings() | {"log_level": "critical"})))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [made]}, daemon=True)
         thread.start()
@@ -134,7 +134,7 @@ class TestNames:
 
     def test_no_host_or_two(self, served: Served) -> None:
         assert served.status(request("GET", "/")) == 400
-        assert served.status(f"GET / HTTP/1.0\r\n\r\n".encode()) == 421  # noqa: F541
+        assert served.status(b"GET / HTTP/1.0\r\n\r\n") == 421
         assert served.status(request("GET", "/", f"Host: {served.own}", "Host: evil.example")) == 400
         assert served.status(request("GET", "/", "Host: evil.example", f"X-Forwarded-Host: {served.own}")) == 421
         assert served.status(request("GET", f"http://{served.own}/", "Host: evil.example")) == 421

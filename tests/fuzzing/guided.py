@@ -32,7 +32,7 @@ class _Sources:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name.partition(".")[0] != "unrolled":
             return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # type: ignore[arg-type]
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # type: ignore[arg-type]  # a finder has no declared type
             spec = finder.find_spec(name, path, target)
             if spec is not None and (spec.origin or "").endswith(".py"):
                 places = spec.submodule_search_locations
@@ -47,7 +47,7 @@ def instrumented() -> Iterator[None]:
     """What is imported of ours in this block, and in children forked from it, counts its branches."""
     if "unrolled" in sys.modules:
         raise RuntimeError("unrolled is imported already: nothing would be counted. Run tests/fuzz.py by itself.")
-    sys.meta_path.insert(0, _Sources())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Sources())  # type: ignore[arg-type]  # a finder has no declared type
     kept = os.dup(2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # a line for every module

@@ -240,7 +240,7 @@ class Part(Dataset):
         self.room = source.budget.room  # type: ignore[misc]  # of this data set
 
     @property
-    def notes(self) -> list[str]:  # type: ignore[override]
+    def notes(self) -> list[str]:  # type: ignore[override]  # read off the survey
         """On the whole file; with the first part alone, and once it has been gone through."""
         survey = self.source.survey
         return list(survey.notes) if survey is not None and not self.number else []
@@ -249,7 +249,7 @@ class Part(Dataset):
         self.source.counted().notes.append(note)
 
     @property
-    def items(self) -> list[Item]:  # type: ignore[override]
+    def items(self) -> list[Item]:  # type: ignore[override]  # never all there
         raise TypeError(expected("items", "data that fit into memory", f"{self.name}, which does not: use blocks()"))
 
     @property
